@@ -1,0 +1,20 @@
+# kapitsa_module(name DEPENDS other modules... LIBRARIES third-party targets...): a static library kapitsa_<name> of all
+# sources below src/<name>.
+function(kapitsa_module name)
+  cmake_parse_arguments(MODULE "" "" "DEPENDS;LIBRARIES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${name}/*.cpp")
+  list(FILTER sources EXCLUDE REGEX "/src/backend/(cuda|metal)/")
+  set(target kapitsa_${name})
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    set(scope PUBLIC)
+    kapitsa_compile_options(${target})
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
+    ${PROJECT_BINARY_DIR}/generated)
+  list(TRANSFORM MODULE_DEPENDS PREPEND kapitsa_)
+  target_link_libraries(${target} ${scope} ${MODULE_DEPENDS} ${MODULE_LIBRARIES})
+endfunction()
