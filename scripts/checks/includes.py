@@ -45,7 +45,7 @@ RESTRICTED = [
     ("OpenSSL", r"openssl/.*", ["src/hub/*", "src/base/*"]),
     ("toml++", r"toml\+\+/.*|toml\.hpp", ["src/cli/*"]),
     ("CUDA", r"(cuda|cublas|nccl|nvtx3/|cub/|mma|cooperative_groups).*", ["src/backend/cuda/*"]),
-    ("Metal", r"(Metal|Foundation|QuartzCore)/.*|metal_.*", ["src/backend/metal/*"]),
+    ("Metal", r"(Metal|Foundation|QuartzCore)/.*|metal_.*", ["src/backend/metal/*", "src/base/noise.h"]),
 ]
 
 INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s*([<"])([^>"]+)[>"]')
