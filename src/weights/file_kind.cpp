@@ -1,3 +1,4 @@
+// Magic numbers and typical first words; the order goes from sure signs to weak ones.
 #include "weights/file_kind.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Every type that a GGUF file can store becomes one of the few of checkpoint.h: integers of any
+// width become int64_t, floating-point numbers double, both exactly.
 #include "weights/gguf_value.h"
 
 #include "weights/describe.h"

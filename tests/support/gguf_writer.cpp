@@ -1,3 +1,4 @@
+// The GGUF layout is written independently of the reader, so that the two check each other.
 #include "support/gguf_writer.h"
 
 #include "base/check.h"
