@@ -71,8 +71,8 @@ public:
   // Waits for the last run and reports what failed in it.
   virtual Status synchronise() = 0;
 
-  // The rows of a readable f32 buffer after the last run (waits for it), n_rows * width values,
-  // valid until the next run.
+  // The rows of a readable buffer after the last run (waits for it), n_rows * width values, valid
+  // until the next run. i32 values come as f32: indexes and ids below 2^24 are exact.
   virtual Result<std::span<const float>> read(plan::BufferId buffer, int32_t first_row,
                                               int32_t n_rows) = 0;
 
@@ -81,8 +81,8 @@ public:
   virtual Status capture(int32_t bucket) = 0;
 
   // Sequence state. clear_state: all recurrent states of a slot as before the first token.
-  // commit: replays tape rows into the slot now, instead of at the next pass, so that the state can
-  // be published. copy_slots: KV entries of every cache, from -> to, in order.
+  // commit: replays tape rows of routine 0 into the slot now, instead of at the next pass, so that
+  // the state can be published. copy_slots: KV entries of every cache, from -> to, in order.
   virtual Status clear_state(int32_t state_slot) = 0;
   virtual Status commit(int32_t state_slot, std::span<const int32_t> tape_rows) = 0;
   struct SlotCopy {

@@ -22,6 +22,11 @@ std::optional<std::vector<Op>> expand(const Op& op, Plan& plan) {
       op);
 }
 
+bool is_primitive(const Op& op) {
+  return std::visit(
+      [](const auto& concrete) { return !Fused<std::remove_cvref_t<decltype(concrete)>>; }, op);
+}
+
 const char* op_name(const Op& op) {
   // In the order of the variant.
   static constexpr const char* kNames[] = {

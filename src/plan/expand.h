@@ -13,6 +13,9 @@ namespace kapitsa::plan {
 // Adds the scratch buffers that they need to `plan`.
 std::optional<std::vector<Op>> expand(const Op& op, Plan& plan);
 
+// Whether expand() would give nullopt.
+bool is_primitive(const Op& op);
+
 // One overload for each fused op; expand() calls them.
 std::vector<Op> expand_op(const Embed& op, Plan& plan);
 std::vector<Op> expand_op(const NormLinear& op, Plan& plan);

@@ -60,7 +60,7 @@ std::vector<Op> expand_op(const LinearAdd& op, Plan& plan) {
   return ops;
 }
 
-std::vector<Op> expand_op(const AttentionPrepare& op, Plan& /*plan*/) {
+std::vector<Op> expand_op(const AttentionPrepare& op, Plan& plan) {
   std::vector<Op> ops;
   const auto normalise = [&](const Heads& x, const Norm& norm) {
     if (norm.present) ops.push_back(RmsNorm{x, norm, x});
@@ -68,11 +68,13 @@ std::vector<Op> expand_op(const AttentionPrepare& op, Plan& /*plan*/) {
   normalise(op.q, op.q_norm);
   normalise(op.k, op.k_norm);
   normalise(op.v, op.v_norm);
-  // Scaling q commutes with the rotation, so the factor goes into the whole buffer that holds q; a
-  // strided q shares its buffer with its gate and cannot use it.
+  // q may share its buffer with k, v or a gate, which must not be scaled.
   if (op.q_scale != 1.0F) {
-    KAPITSA_CHECK(op.q.stride == op.q.dim, "q_scale needs a dense q");
-    ops.push_back(Affine{op.q.buffer, op.q.buffer, op.q_scale, 0.0F});
+    const BufferId dense = plan.scratch("q_scaled", int64_t{op.q.count} * op.q.dim);
+    const Heads scaled = plan.heads(dense, op.q.count);
+    ops.push_back(Copy{op.q, scaled});
+    ops.push_back(Affine{dense, dense, op.q_scale, 0.0F});
+    ops.push_back(Copy{scaled, op.q});
   }
   if (!op.rope.inv_freq.empty()) {
     ops.push_back(ApplyRope{op.q, op.rope});

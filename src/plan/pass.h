@@ -26,7 +26,8 @@ struct SequenceView {
   int32_t state_slot = 0;  // its entry of every recurrent state
   bool chain = true;       // every row's slot is the page table's slot of its position
   std::span<const int32_t>
-      replay;  // tape rows of the previous decode pass to commit first, in order
+      replay;  // tape rows of the routine's previous decode pass to commit first, in order; a tape
+               // row has the index of the row that wrote it, and `committed` counts them already
 };
 
 // How to draw one output row on the device; used by Sample only.

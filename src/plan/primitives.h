@@ -127,7 +127,7 @@ enum class Mask : uint8_t {
   causal,         // positions <= its own
   block,          // positions up to the end of its own block of `block` (block diffusion)
   bidirectional,  // all cached positions and all rows of its sequence in the pass (diffusion
-                  // canvas)
+                  // canvas); a window then ends at the first of these rows and holds them all
 };
 
 // Softmax attention over the paged cache. Query head h reads key head h / (q.count / n_kv_heads).
