@@ -2,13 +2,39 @@
 
 #include "base/version.h"
 
+#include <CLI/CLI.hpp>
+
 #include <cstdio>
+#include <exception>
 
 namespace kapitsa::cli {
 
-int run(int /*argc*/, char** /*argv*/) {
-  std::printf("kapitsa %s (%s)\n", kVersion, kCommit);
-  return 0;
+int report(const Error& error) {
+  std::fprintf(stderr, "kapitsa: %s\n", error.message.c_str());
+  return kExitFailed;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Runs large language models on this machine.", "kapitsa");
+  app.set_version_flag("--version", std::string("kapitsa ") + kVersion + " (" + kCommit + ")");
+  app.require_subcommand(1);
+  app.footer("Examples:\n"
+             "  kapitsa run smollm2 \"Why is the sky blue?\"\n"
+             "  kapitsa run path/to/model.gguf --temp 0 --max-tokens 200 < question.txt\n"
+             "'kapitsa COMMAND --help' explains a command.");
+  int exit_code = 0;
+  add_run(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::fprintf(stderr, "kapitsa: %s (see kapitsa --help)\n", error.what());
+    return kExitUsage;
+  } catch (const std::exception& error) {  // out of memory outside any Result
+    std::fprintf(stderr, "kapitsa: %s\n", error.what());
+    return kExitFailed;
+  }
+  return exit_code;
 }
 
 }  // namespace kapitsa::cli

@@ -1,8 +1,27 @@
-// The command line: parses the arguments, runs one command, returns the exit code of the process.
+// The command line: parses the arguments, runs one command, returns the exit code of the process:
+// 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 130 stopped by Ctrl-C.
 #pragma once
+
+#include "base/result.h"
+
+#include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace kapitsa::cli {
 
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitInterrupted = 130;
+
 int run(int argc, char** argv);
+
+// Each command lives in one file and adds itself to the application; its callback sets exit_code.
+void add_run(CLI::App& app, int& exit_code);
+
+// Prints "kapitsa: <message>" on stderr and returns kExitFailed.
+int report(const Error& error);
 
 }  // namespace kapitsa::cli

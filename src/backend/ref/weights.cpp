@@ -1,33 +1,21 @@
 // Weight rows as doubles: the one place of the reference that knows element types.
 #include "backend/ref/run.h"
-#include "base/half.h"
-
-#include <cstring>
+#include "weights/codec.h"
 
 namespace kapitsa::backend::ref {
 
 bool can_read_weight(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+  return weights::can_dequantise(dtype);
 }
 
 std::vector<double> weight_row(const plan::Weight& weight, int64_t expert, int64_t out) {
   const auto row_bytes = static_cast<size_t>(*dtype_bytes(weight.dtype, weight.in));
   const auto row = static_cast<size_t>(expert * weight.out + out);
-  const std::byte* bytes = weight.data.data() + row * row_bytes;
-  std::vector<double> values(static_cast<size_t>(weight.in));
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (weight.dtype == DType::f32) {
-      float value = 0.0F;
-      std::memcpy(&value, bytes + i * sizeof(float), sizeof(float));
-      values[i] = static_cast<double>(value);
-    } else {
-      uint16_t value = 0;
-      std::memcpy(&value, bytes + i * sizeof(value), sizeof(value));
-      values[i] =
-          static_cast<double>(weight.dtype == DType::f16 ? f16_to_f32(value) : bf16_to_f32(value));
-    }
-  }
-  return values;
+  std::vector<float> values(static_cast<size_t>(weight.in));
+  const Status status =
+      weights::dequantise(weight.dtype, weight.data.subspan(row * row_bytes, row_bytes), values);
+  KAPITSA_CHECK(status.ok(), "load() checked that the weight can be decoded");
+  return {values.begin(), values.end()};
 }
 
 std::vector<double> vector_or(const plan::Plan& plan, plan::WeightId id, int64_t n,

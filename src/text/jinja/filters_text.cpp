@@ -126,7 +126,7 @@ Result<Value> filter_format(Runtime& rt, const Value& self, const Arguments& arg
   if (!arguments.named.empty()) {
     values = Value::dict();
     for (const auto& [name, value] : arguments.named)
-      values.as_dict()->set(name, value);
+      values.as_dict()->set(std::string_view(name), value);
   }
   KAPITSA_ASSIGN(Str out, percent_format(text, values, rt.max_bytes()));
   return Value(std::move(out));

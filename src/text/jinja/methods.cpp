@@ -47,7 +47,7 @@ Result<Value> method_update(Runtime& rt, const Value& self, const Arguments& arg
       self.as_dict()->set(key, value);
   }
   for (const auto& [name, value] : rest.named)
-    self.as_dict()->set(name, value);
+    self.as_dict()->set(std::string_view(name), value);
   return Value(None{});
 }
 Result<Value> method_pop_key(Runtime& rt, const Value& self, const Arguments& arguments) {
@@ -150,7 +150,7 @@ Result<Value> function_namespace(Runtime&, const Value&, const Arguments& argume
     for (const auto& [key, value] : arguments.positional[0].as_dict()->entries())
       attributes->set(key, value);
   for (const auto& [name, value] : arguments.named)
-    attributes->set(name, value);
+    attributes->set(std::string_view(name), value);
   return Value(Namespace{std::move(attributes)});
 }
 

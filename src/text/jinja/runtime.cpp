@@ -263,7 +263,7 @@ Status Runtime::assign(const Expr& target, Value value) {
     return error(fmt::format("cannot assign attribute '{}': '{}' is not a namespace", target.name,
                              object_name));
   if (value.address()) will_change(*object);
-  object->attributes()->set(target.name, std::move(value));
+  object->attributes()->set(std::string_view(target.name), std::move(value));
   return {};
 }
 

@@ -137,7 +137,7 @@ public:
   static bool hashable(const Value& key);
   const Value* find(std::string_view key) const;
   const Value* find(const Value& key) const;  // null also for a key that is not hashable
-  void set(const Value& key, Value value);  // key must be hashable
+  void set(const Value& key, Value value);    // key must be hashable
   bool erase(const Value& key);
   void clear();
   const std::vector<Entry>& entries() const { return entries_; }

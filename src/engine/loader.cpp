@@ -1,0 +1,167 @@
+#include "engine/loader.h"
+
+#include "engine/scheduler.h"
+#include "weights/gguf.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace kapitsa::engine {
+namespace {
+
+// Longest context that is taken without being asked for.
+constexpr int32_t kDefaultContext = 8192;  // tokens
+
+Status check_options(const LoadOptions& options) {
+  const auto outside = [](const char* field, int64_t low, int64_t high, int64_t found) {
+    return Error{ErrorCode::invalid_argument,
+                 std::string(field) + ": expected " + std::to_string(low) + " to " +
+                     std::to_string(high) + ", found " + std::to_string(found)};
+  };
+  if (options.context < 0 || options.context > (1 << 24)) {
+    return outside("context", 1, 1 << 24, options.context);
+  }
+  if (options.max_sequences < 1 || options.max_sequences > kMaxDecodeRows) {
+    return outside("max_sequences", 1, kMaxDecodeRows, options.max_sequences);
+  }
+  if (options.threads < 0 || options.threads > 1024) {
+    return outside("threads", 0, 1024, options.threads);
+  }
+  return {};
+}
+
+DType kv_dtype(KvType type) {
+  switch (type) {
+  case KvType::f32: return DType::f32;
+  case KvType::bf16: return DType::bf16;
+  case KvType::automatic:
+  case KvType::f16: break;
+  }
+  return DType::f16;
+}
+
+// The type that holds the most parameters.
+std::string main_dtype(const plan::Plan& plan) {
+  std::map<DType, int64_t> elements;
+  for (const plan::Weight& weight : plan.weights()) {
+    elements[weight.dtype] += weight.experts * weight.out * weight.in;
+  }
+  const auto most =
+      std::max_element(elements.begin(), elements.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == elements.end() ? "" : std::string(dtype_info(most->first).name);
+}
+
+int64_t weight_bytes(const plan::Plan& plan) {
+  int64_t bytes = 0;
+  for (const plan::Weight& weight : plan.weights())
+    bytes += static_cast<int64_t>(weight.data.size());
+  return bytes;
+}
+
+std::string gibibytes(int64_t bytes) {
+  return fmt::format("{:.2f} GiB",
+                     static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30));
+}
+
+// Refuses what cannot fit before anything is allocated.
+Status check_memory(Loaded& loaded) {
+  KAPITSA_ASSIGN(const backend::MemoryNeed need,
+                 loaded.device->memory_need(loaded.model->plan, loaded.limits));
+  const int64_t available = loaded.device->info().memory_free;
+  if (available > 0 && need.total() > available) {
+    return Error{ErrorCode::out_of_memory,
+                 fmt::format("{}: does not fit: needs {}, of them {} for a context of {} tokens; "
+                             "available: {}; a smaller context may fit",
+                             loaded.file->path().string(), gibibytes(need.total()),
+                             gibibytes(need.kv_cache), loaded.info.context, gibibytes(available))};
+  }
+  loaded.info.memory_bytes = need.total();
+  return {};
+}
+
+void describe(Loaded& loaded) {
+  ModelInfo& info = loaded.info;
+  const model::Model& model = *loaded.model;
+  info.name = loaded.file->string_or("general.name", "").ok()
+                  ? *loaded.file->string_or("general.name", "")
+                  : std::string();
+  if (info.name.empty()) info.name = loaded.file->path().stem().string();
+  info.architecture = model.architecture;
+  info.quantisation = main_dtype(model.plan);
+  info.backend = loaded.device->info().backend + " (" + loaded.device->info().name + ")";
+  info.n_parameters = model.n_parameters;
+  info.file_bytes = weight_bytes(model.plan);
+  info.n_layers = model.n_layers;
+  info.n_vocab = model.plan.n_vocab;
+  info.context_trained = model.context_trained;
+  info.has_chat_template = loaded.chat_template.has_value();
+}
+
+void choose_limits(const LoadOptions& options, Loaded& loaded) {
+  const int32_t trained = loaded.model->context_trained;
+  loaded.info.context = options.context > 0 ? options.context : std::min(trained, kDefaultContext);
+  backend::ProgramLimits& limits = loaded.limits;
+  limits.max_rows = kPrefillRows;
+  limits.max_outputs = kMaxDecodeRows;
+  limits.n_pages =
+      options.max_sequences * ((loaded.info.context + limits.page_tokens - 1) / limits.page_tokens);
+  limits.n_state_slots = options.max_sequences;
+  limits.n_tape_rows = kMaxDecodeRows;
+  limits.compute =
+      options.compute == Compute::f32 ? backend::ComputeMode::f32 : backend::ComputeMode::fast;
+}
+
+Status load_text(const LoadOptions& options, Loaded& loaded) {
+  KAPITSA_ASSIGN(Vocabulary vocabulary, read_vocabulary(*loaded.file));
+  loaded.vocabulary = std::make_unique<Vocabulary>(std::move(vocabulary));
+  const std::string& source =
+      options.chat_template.empty() ? loaded.vocabulary->chat_template : options.chat_template;
+  if (source.empty()) return {};
+  auto parsed = text::ChatTemplate::parse(source);
+  if (!parsed) {
+    return Error{parsed.error().code,
+                 loaded.file->path().string() + ": chat template: " + parsed.error().message};
+  }
+  loaded.chat_template = std::move(*parsed);
+  return {};
+}
+
+}  // namespace
+
+Result<Loaded> load(const LoadOptions& options) {
+  const auto report = [&](const char* stage, double share) {
+    if (options.progress) options.progress(stage, share);
+  };
+  KAPITSA_TRY(check_options(options));
+  Loaded loaded;
+
+  report("reading the file", 0.0);
+  KAPITSA_ASSIGN(weights::Checkpoint file, weights::read_gguf(options.model));
+  loaded.file = std::make_unique<weights::Checkpoint>(std::move(file));
+  KAPITSA_ASSIGN(model::Model model,
+                 model::load_model(*loaded.file, {.kv_dtype = kv_dtype(options.kv_type)}));
+  loaded.model = std::make_unique<model::Model>(std::move(model));
+  report("reading the vocabulary", 0.2);
+  KAPITSA_TRY(load_text(options, loaded));
+  if (loaded.vocabulary->tokenizer.n_tokens() > loaded.model->plan.n_vocab) {
+    return Error{ErrorCode::corrupt_file,
+                 loaded.file->path().string() + ": the tokenizer has " +
+                     std::to_string(loaded.vocabulary->tokenizer.n_tokens()) +
+                     " tokens, the embedding only " + std::to_string(loaded.model->plan.n_vocab)};
+  }
+
+  report("loading the weights", 0.4);
+  KAPITSA_ASSIGN(loaded.device, backend::open_device(options.backend, {.n_threads = options.threads,
+                                                                       .force_isa = options.isa}));
+  choose_limits(options, loaded);
+  describe(loaded);
+  KAPITSA_TRY(check_memory(loaded));
+  KAPITSA_ASSIGN(loaded.program, loaded.device->load(loaded.model->plan, loaded.limits));
+  report("ready", 1.0);
+  return loaded;
+}
+
+}  // namespace kapitsa::engine

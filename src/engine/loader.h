@@ -1,0 +1,30 @@
+// Everything that a loaded model is made of, bound together in the order in which it must be
+// destroyed: the program before the model before the file.
+#pragma once
+
+#include "backend/backend.h"
+#include "engine/vocabulary.h"
+#include "kapitsa/engine.h"
+#include "model/arch.h"
+#include "text/chat_template.h"
+#include "weights/checkpoint.h"
+
+#include <memory>
+#include <optional>
+
+namespace kapitsa::engine {
+
+struct Loaded {
+  std::unique_ptr<weights::Checkpoint> file;
+  std::unique_ptr<Vocabulary> vocabulary;
+  std::optional<text::ChatTemplate> chat_template;
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<backend::Device> device;
+  std::unique_ptr<backend::Program> program;
+  backend::ProgramLimits limits;
+  ModelInfo info;
+};
+
+Result<Loaded> load(const LoadOptions& options);
+
+}  // namespace kapitsa::engine

@@ -1,0 +1,32 @@
+// Collects the rows of one pass. Reused between passes, so that it allocates only while it grows.
+#pragma once
+
+#include "engine/sequence.h"
+#include "plan/pass.h"
+
+#include <vector>
+
+namespace kapitsa::engine {
+
+class PassBuilder {
+public:
+  explicit PassBuilder(int32_t n_history) : n_history_(n_history) {}
+
+  void begin(plan::Phase phase);
+
+  // The next n tokens after the committed ones, as a chain. With output: logits of the last one are
+  // wanted; returns its index among the outputs, else -1.
+  int32_t add_chain(const Sequence& sequence, int32_t n, bool output);
+
+  int32_t n_rows() const { return static_cast<int32_t>(tokens_.size()); }
+  // Borrows the builder's memory until the next begin().
+  plan::Pass pass() const;
+
+private:
+  plan::Phase phase_ = plan::Phase::decode;
+  int32_t n_history_;
+  std::vector<int32_t> tokens_, positions_, sequences_, slots_, history_, outputs_;
+  std::vector<plan::SequenceView> views_;
+};
+
+}  // namespace kapitsa::engine

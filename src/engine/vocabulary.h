@@ -1,0 +1,25 @@
+// The tokenizer and chat template that a checkpoint carries, and the tokens that end an answer.
+#pragma once
+
+#include "base/result.h"
+#include "text/tokenizer.h"
+#include "weights/checkpoint.h"
+
+#include <string>
+#include <vector>
+
+namespace kapitsa::engine {
+
+struct Vocabulary {
+  text::Tokenizer tokenizer;
+  std::vector<int32_t> stop_tokens;  // rising
+  std::string chat_template;         // Jinja source, empty if the file has none
+
+  bool is_stop(int32_t token) const;
+};
+
+// From the metadata of a GGUF file. A file without a tokenizer, or with one of an unknown kind, is
+// an error that names the key.
+Result<Vocabulary> read_vocabulary(const weights::Checkpoint& file);
+
+}  // namespace kapitsa::engine
