@@ -1,6 +1,8 @@
 """The shell scripts as a user calls them: options, messages, and what they do without a network."""
 
+import contextlib
 import hashlib
+import io
 import os
 import stat
 import subprocess
@@ -158,7 +160,31 @@ def load_script(name):
     return module
 
 
-class RunCtestTest(unittest.TestCase):
+class RunCtestTest(ScriptTest):
+    def run_tests(self, declarations, *options):
+        """What run-ctest prints for a build folder with these tests."""
+        (self.home / "CTestTestfile.cmake").write_text(declarations, encoding="utf-8")
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            code = load_script("run-ctest").run(self.home, list(options))
+        return code, printed.getvalue().splitlines()
+
+    def test_counts_what_passed_failed_and_skipped_itself(self):
+        tests = """add_test(good true)
+add_test(bad sh -c "echo why; exit 1")
+add_test(gone no-such-program)
+add_test(shy sh -c "echo not here")
+set_tests_properties(shy PROPERTIES SKIP_REGULAR_EXPRESSION "not here")
+"""
+        code, lines = self.run_tests(tests)
+        self.assertEqual(code, 1)
+        self.assertEqual(lines[-1], "1 passed, 2 failed, 1 skipped")
+        self.assertIn("why", lines)
+        self.assertEqual(self.run_tests(tests, "-R", "good")[1][-1], "1 passed, 0 failed, 0 skipped")
+
+    def test_a_run_without_tests_has_failed(self):
+        self.assertEqual(self.run_tests("add_test(good true)\n", "-R", "nothing")[1][-1], "0 passed, 1 failed, 0 skipped")
+
     def outcome(self, xml):
         return load_script("run-ctest").outcome(ElementTree.fromstring(xml))
 
