@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -71,10 +72,12 @@ class Draw {
 public:
   Draw(const SamplerParams& params, uint32_t position, float inverse_temperature)
       : seed_(params.seed), choice_(params.choice), position_(position),
-        inverse_temperature_(inverse_temperature) {}
+        inverse_temperature_(inverse_temperature) {
+    needed_.fill(-kInfinity);
+  }
 
   // False when no noise could make a token with this logit win.
-  bool may_win(float logit) const { return bound(logit, 32) >= best_score_; }
+  bool may_win(float logit) const { return !(logit < needed_.back()); }
 
   void consider(Candidate candidate) {
     consider(
@@ -82,15 +85,13 @@ public:
         noise_bits(seed_, choice_, position_, static_cast<uint32_t>(candidate.token), kStreamDraw));
   }
 
-  // Considers the tokens of one noise group, from 4 * group on.
-  void consider_group(uint32_t group, std::span<const float> logits, float cutoff) {
-    float highest = -kInfinity;
-    for (const float logit : logits)
-      highest = logit > highest ? logit : highest;
+  // Considers the four tokens of one noise group.
+  void consider_group(uint32_t group, const std::array<float, 4>& logits, float cutoff) {
+    const float highest = std::max(std::max(logits[0], logits[1]), std::max(logits[2], logits[3]));
     if (highest < cutoff || !may_win(highest)) return;
     const PhiloxWords words = noise_words(seed_, choice_, position_, group, kStreamDraw);
-    const uint32_t bits[4] = {words.x, words.y, words.z, words.w};
-    for (size_t i = 0; i < logits.size(); ++i) {
+    const std::array<uint32_t, 4> bits{words.x, words.y, words.z, words.w};
+    for (size_t i = 0; i < 4; ++i) {
       if (logits[i] >= cutoff) consider(logits[i], static_cast<int32_t>(4 * group + i), bits[i]);
     }
   }
@@ -98,16 +99,25 @@ public:
   int32_t token() const { return token_; }
 
 private:
-  float bound(float logit, int leading_zeros) const {
-    return gumbel_score(logit, inverse_temperature_, gumbel_bound(leading_zeros));
-  }
-
   void consider(float logit, int32_t token, uint32_t bits) {
-    if (bound(logit, std::countl_zero(bits)) < best_score_) return;
+    if (logit < needed_[static_cast<size_t>(std::countl_zero(bits))]) return;
     const float score = gumbel_score(logit, inverse_temperature_, gumbel_from_bits(bits));
     if (score < best_score_ || (score == best_score_ && token > token_)) return;
     best_score_ = score;
     token_ = token;
+    update_needed();
+  }
+
+  // A logit below needed_[z] loses with any noise whose bits have z leading zeros. Comparing logits
+  // spares the sum per token; the slack is far above the rounding of scores and of this.
+  void update_needed() {
+    const double best = best_score_;
+    const double slack = 1e-6 * (std::abs(best) + 30);
+    for (size_t zeros = 0; zeros < needed_.size(); ++zeros) {
+      const double bound = gumbel_bound(static_cast<int>(zeros));
+      needed_[zeros] =
+          static_cast<float>((best - bound - slack) / static_cast<double>(inverse_temperature_));
+    }
   }
 
   uint64_t seed_;
@@ -116,6 +126,7 @@ private:
   float inverse_temperature_;
   float best_score_ = -kInfinity;
   int32_t token_ = std::numeric_limits<int32_t>::max();
+  std::array<float, 33> needed_;
 };
 
 int32_t draw(const SamplerParams& params, std::span<const float> logits, Candidate peak,
@@ -130,10 +141,12 @@ int32_t draw(const SamplerParams& params, std::span<const float> logits, Candida
   Draw draw(params, position, scale);
   draw.consider(peak);
   if (!uses_top_k && params.top_p >= 1.0f) {
-    for (size_t token = 0; token < logits.size(); token += 4)
-      draw.consider_group(static_cast<uint32_t>(token / 4),
-                          logits.subspan(token, std::min<size_t>(4, logits.size() - token)),
-                          cutoff);
+    for (size_t token = 0; token < logits.size(); token += 4) {
+      std::array<float, 4> group{-kInfinity, -kInfinity, -kInfinity, -kInfinity};
+      std::copy_n(logits.begin() + static_cast<int64_t>(token),
+                  std::min<size_t>(4, logits.size() - token), group.begin());
+      draw.consider_group(static_cast<uint32_t>(token / 4), group, cutoff);
+    }
     return draw.token();
   }
   std::vector<Candidate>& kept = scratch.candidates;

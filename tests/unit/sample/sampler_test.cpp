@@ -62,7 +62,8 @@ std::vector<double> reference_logits(const SamplerParams& p, const SampleInput& 
 std::vector<size_t> reference_kept(const SamplerParams& p, const std::vector<double>& l) {
   std::vector<size_t> order(l.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return l[a] > l[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return l[a] > l[b] || (l[a] == l[b] && a < b); });
   const auto weight = [&](size_t t) {
     return std::exp((l[t] - l[order[0]]) / static_cast<double>(p.temperature));
   };

@@ -26,8 +26,9 @@ std::vector<Candidate> all_sorted(const std::vector<float>& logits) {
   std::vector<Candidate> all;
   for (size_t i = 0; i < logits.size(); ++i)
     all.push_back({logits[i], static_cast<int32_t>(i)});
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+  });
   return all;
 }
 
