@@ -40,7 +40,7 @@ std::vector<int32_t> tokens(std::span<const Candidate> candidates) {
 }
 
 TEST(Select, the_peak_is_the_first_of_the_largest) {
-  for (const size_t n : {1, 2, 15, 16, 17, 1023, 1024, 1025, 5000}) {
+  for (const size_t n : std::initializer_list<size_t>{1, 2, 15, 16, 17, 1023, 1024, 1025, 5000}) {
     const auto logits = tied_logits(n, static_cast<unsigned>(n));
     const Peak peak = find_peak(logits);
     EXPECT_FALSE(peak.has_nan);
@@ -57,7 +57,7 @@ TEST(Select, minus_zero_and_zero_are_equal) {
 }
 
 TEST(Select, a_nan_is_found_wherever_it_is) {
-  for (const size_t at : {0, 1, 1000, 1024, 2047, 2056}) {
+  for (const size_t at : std::initializer_list<size_t>{0, 1, 1000, 1024, 2047, 2056}) {
     std::vector<float> logits(2057, 1.0f);
     logits[at] = std::numeric_limits<float>::quiet_NaN();
     EXPECT_TRUE(find_peak(logits).has_nan) << at;
@@ -78,7 +78,7 @@ TEST(Select, exp_is_close_to_libm_and_ends_flat) {
 TEST(Select, sum_of_exp_is_close_to_double) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 4);
-  for (const size_t n : {1, 15, 1024, 20011}) {
+  for (const size_t n : std::initializer_list<size_t>{1, 15, 1024, 20011}) {
     std::vector<float> logits(n);
     for (float& x : logits)
       x = normal(random);
@@ -93,7 +93,7 @@ TEST(Select, sum_of_exp_is_close_to_double) {
 
 TEST(Select, take_first_equals_a_full_sort) {
   std::vector<Candidate> out;
-  for (const size_t n : {1, 100, 2000, 30000}) {
+  for (const size_t n : std::initializer_list<size_t>{1, 100, 2000, 30000}) {
     const auto logits = tied_logits(n, 7);
     const auto expected = tokens(all_sorted(logits));
     for (const size_t k : {size_t{0}, size_t{1}, size_t{40}, size_t{1500}, n}) {
