@@ -33,7 +33,8 @@ struct Tensor {
   // Outermost first, as Hugging Face writes it: (out, in) or (experts, out, in). GGUF stores the
   // reverse. Empty for a single value without dimensions. No dimension is zero.
   std::vector<int64_t> shape;
-  // The rows one after another, dtype_bytes(dtype, n_elements()) bytes.
+  // The rows one after another, dtype_bytes(dtype, n_elements()) bytes. A file may place them at
+  // any address: kernels that need alignment copy.
   std::span<const std::byte> data;
 
   int64_t n_elements() const;
@@ -122,6 +123,7 @@ public:
 
   // For readers. keep() takes over a mapping that tensors point into. set() and add() return false
   // when the key or name exists already.
+  void set_format(Format format) { format_ = format; }
   void keep(MappedFile file) { files_.push_back(std::move(file)); }
   bool set(std::string key, Value value);
   bool add(Tensor tensor);
