@@ -25,7 +25,7 @@ ALLOWED = {
 }
 
 # Of these folders only the named headers are open to the folder in front.
-ONLY_HEADERS = {("backend", "weights"): ["weights/codec.h"]}
+ONLY_HEADERS = {("backend", "weights"): ["weights/codec.h", "weights/mlx_codec.h"]}
 
 # Backends know nothing of each other.
 SEPARATE = ("ref", "cpu", "cuda", "metal")
@@ -36,7 +36,7 @@ RESTRICTED = [
      r"(unistd|fcntl|pthread|sched|poll|dlfcn|dirent|termios|netdb|signal|spawn|pwd|glob|ifaddrs)\.h|"
      r"(sys|linux|netinet|arpa|net|mach|dispatch|asm)/.*|(liburing|numa|windows)\.h",
      ["src/base/*"]),
-    ("Boost.JSON", r"boost/json(\.hpp|/.*)", ["src/base/json*", "src/text/jinja/json*", "src/text/tokenizer_json*", "src/weights/*json*"]),
+    ("Boost.JSON", r"boost/json(\.hpp|/.*)", ["src/base/json*", "src/text/jinja/json*", "src/text/tokenizer_json*", "src/weights/hf*", "src/weights/safetensors*"]),
     ("Boost", r"boost/(?!json(\.hpp|/)).*", ["src/server/http/*"]),
     ("CLI11", r"CLI/.*", ["src/cli/*"]),
     ("PCRE2", r"pcre2.*\.h", ["src/text/*"]),

@@ -15,9 +15,9 @@ constexpr DTypeInfo kInfo[] = {
     {"q3_k", 256, 110},   {"q4_k", 256, 144},  {"q5_k", 256, 176},   {"q6_k", 256, 210},
     {"iq2_xxs", 256, 66}, {"iq2_xs", 256, 74}, {"iq2_s", 256, 82},   {"iq3_xxs", 256, 98},
     {"iq3_s", 256, 110},  {"iq4_nl", 32, 18},  {"iq4_xs", 256, 136}, {"mxfp4", 32, 17},
-    {"nvfp4", 64, 36},
+    {"nvfp4", 64, 36},    {"grouped", 1, 0},
 };
-static_assert(std::size(kInfo) == static_cast<size_t>(DType::nvfp4) + 1,
+static_assert(std::size(kInfo) == static_cast<size_t>(DType::grouped) + 1,
               "one row for every DType, in order");
 
 }  // namespace
@@ -30,7 +30,7 @@ const DTypeInfo& dtype_info(DType dtype) {
 
 std::optional<int64_t> dtype_bytes(DType dtype, int64_t n) {
   const DTypeInfo& info = dtype_info(dtype);
-  if (n < 0 || n % info.block_elements != 0) return std::nullopt;
+  if (n < 0 || n % info.block_elements != 0 || info.block_bytes == 0) return std::nullopt;
   int64_t bytes = 0;
   if (__builtin_mul_overflow(n / info.block_elements, static_cast<int64_t>(info.block_bytes),
                              &bytes))

@@ -41,6 +41,8 @@ enum class DType : uint8_t {
   iq4_xs,
   mxfp4,
   nvfp4,
+  // Codes, scales and biases in separate arrays (base/group_quant.h); has no block size.
+  grouped,
 };
 
 struct DTypeInfo {
@@ -54,8 +56,8 @@ inline bool is_quantised(DType dtype) {
   return dtype >= DType::q4_0;
 }
 
-// Bytes of `n` values; n must be a multiple of the block size. nullopt when the product overflows
-// or n does not fit.
+// Bytes of `n` values; n must be a multiple of the block size. nullopt when the product overflows,
+// n does not fit, or the type has no blocks (grouped).
 std::optional<int64_t> dtype_bytes(DType dtype, int64_t n);
 
 }  // namespace kapitsa

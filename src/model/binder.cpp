@@ -1,28 +1,34 @@
 #include "model/binder.h"
 
 #include "weights/codec.h"
+#include "weights/hf.h"
 
-#include <span>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace kapitsa::model {
 namespace {
 
 std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "(";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    if (i != 0) text += ", ";
-    text += std::to_string(shape[i]);
+  return fmt::format("({})", fmt::join(shape, ", "));
+}
+
+// The name without its last part: "a.b.weight" is "a.b".
+std::string without_suffix(const std::string& name) {
+  return name.substr(0, name.rfind('.'));
+}
+
+void replace_first(std::string& text, int64_t number) {
+  if (const size_t place = text.find("{}"); place != std::string::npos) {
+    text.replace(place, 2, std::to_string(number));
   }
-  return text + ")";
 }
 
 }  // namespace
 
-std::string Binder::full_name(const TensorName& name) const {
-  std::string full(checkpoint_.format() == weights::Format::gguf ? name.gguf : name.hf);
-  if (const size_t place = full.find("{}"); place != std::string::npos) {
-    full.replace(place, 2, std::to_string(layer_));
-  }
+std::string Binder::full_name(std::string_view pattern) const {
+  std::string full(pattern);
+  replace_first(full, layer_);
   return full;
 }
 
@@ -31,42 +37,132 @@ void Binder::fail(ErrorCode code, const std::string& what) {
 }
 
 bool Binder::has(const TensorName& name) const {
-  const std::string full = full_name(name);
+  const std::string full = full_name(is_gguf() ? name.gguf : name.hf);
   return !full.empty() && checkpoint_.find(full) != nullptr;
 }
 
-const weights::Tensor* Binder::find(const TensorName& name, const std::vector<int64_t>& shape) {
+const weights::Tensor* Binder::find(const std::string& name, const std::vector<int64_t>& shape) {
   if (!status_) return nullptr;
-  const std::string full = full_name(name);
-  const weights::Tensor* tensor = checkpoint_.find(full);
+  const weights::Tensor* tensor = checkpoint_.find(name);
   if (tensor == nullptr) {
     fail(ErrorCode::corrupt_file,
-         "tensor '" + full + "' is missing, expected with shape " + shape_text(shape));
+         fmt::format("tensor '{}' is missing, expected with shape {}", name, shape_text(shape)));
   } else if (tensor->shape != shape) {
-    fail(ErrorCode::corrupt_file, "tensor '" + full + "': expected shape " + shape_text(shape) +
-                                      ", found " + shape_text(tensor->shape));
+    fail(ErrorCode::corrupt_file, fmt::format("tensor '{}': expected shape {}, found {}", name,
+                                              shape_text(shape), shape_text(tensor->shape)));
+    tensor = nullptr;
+  } else if (!weights::can_dequantise(tensor->dtype)) {
+    fail(ErrorCode::unsupported, fmt::format("tensor '{}': weights of type {} are not supported",
+                                             name, dtype_info(tensor->dtype).name));
     tensor = nullptr;
   }
   return tensor;
 }
 
-plan::WeightId Binder::matrix(const TensorName& name, int64_t out, int64_t in) {
-  const weights::Tensor* tensor = find(name, {out, in});
-  if (tensor == nullptr) return {};
-  model_.n_parameters += out * in;
-  return model_.plan.add_weight({tensor->name, tensor->dtype, 1, out, in, tensor->data});
+bool Binder::fill_grouped(const std::string& name, plan::Weight& weight) {
+  if (checkpoint_.format() != weights::Format::mlx) return false;
+  const auto module = weights::find_mlx_module(checkpoint_, without_suffix(name));
+  if (!module) {
+    if (status_) status_ = module.error();
+    return true;
+  }
+  if (!*module) return false;
+  const weights::MlxModule& m = **module;
+  const int64_t words = weight.in * m.quant.bits / 32;
+  const std::vector<int64_t> stacked = {weight.experts, weight.out, words};
+  const std::vector<int64_t> single = {weight.out, words};
+  if (m.weight->shape != (weight.experts > 1 ? stacked : single)) {
+    fail(ErrorCode::corrupt_file, fmt::format("tensor '{}': expected shape {}, found {}", name,
+                                              shape_text(weight.experts > 1 ? stacked : single),
+                                              shape_text(m.weight->shape)));
+    return true;
+  }
+  weight.dtype = DType::grouped;
+  weight.group = m.quant;
+  weight.data = m.weight->data;
+  weight.scales = m.scales->data;
+  weight.scale_dtype = m.scales->dtype;
+  if (m.biases != nullptr) weight.biases = m.biases->data;
+  return true;
 }
 
-plan::WeightId Binder::optional_matrix(const TensorName& name, int64_t out, int64_t in) {
-  return has(name) ? matrix(name, out, in) : plan::WeightId{};
+void Binder::fill_scale(const std::string& name, plan::Weight& weight) {
+  if (!is_gguf() || weight.dtype != DType::nvfp4) return;
+  const std::string companion = without_suffix(name) + ".scale";
+  const weights::Tensor* tensor = checkpoint_.find(companion);
+  if (tensor == nullptr) return;
+  if (tensor->n_elements() != 1 && tensor->n_elements() != weight.experts) {
+    fail(ErrorCode::corrupt_file, fmt::format("tensor '{}': expected 1 or {} values, found {}",
+                                              companion, weight.experts, tensor->n_elements()));
+    return;
+  }
+  weight.scale.resize(static_cast<size_t>(tensor->n_elements()));
+  if (const Status done = weights::dequantise(tensor->dtype, tensor->data, weight.scale); !done) {
+    fail(done.error().code, fmt::format("tensor '{}': {}", companion, done.error().message));
+  }
+}
+
+plan::WeightId Binder::add_matrix(const std::string& name, const std::vector<int64_t>& shape) {
+  if (!status_) return {};
+  plan::Weight weight;
+  weight.name = name;
+  weight.experts = shape.size() == 3 ? shape[0] : 1;
+  weight.out = shape[shape.size() - 2];
+  weight.in = shape.back();
+  if (!fill_grouped(name, weight)) {
+    const weights::Tensor* tensor = find(name, shape);
+    if (tensor == nullptr) return {};
+    weight.dtype = tensor->dtype;
+    weight.data = tensor->data;
+    fill_scale(name, weight);
+  }
+  if (!status_) return {};
+  model_.n_parameters += weight.experts * weight.out * weight.in;
+  return model_.plan.add_weight(std::move(weight));
+}
+
+plan::WeightId Binder::matrix(const TensorName& name, int64_t out, int64_t in) {
+  return add_matrix(full_name(is_gguf() ? name.gguf : name.hf), {out, in});
+}
+
+plan::WeightId Binder::experts(const ExpertName& name, int64_t n_experts, int64_t out, int64_t in) {
+  if (is_gguf()) return add_matrix(full_name(name.gguf), {n_experts, out, in});
+  const std::string stacked = full_name(name.stacked);
+  if (checkpoint_.find(stacked) != nullptr) return add_matrix(stacked, {n_experts, out, in});
+
+  plan::Weight weight;
+  weight.name = full_name(name.hf);
+  weight.experts = n_experts;
+  weight.out = out;
+  weight.in = in;
+  for (int64_t e = 0; e < n_experts; ++e) {
+    std::string own = weight.name;
+    replace_first(own, e);
+    const weights::Tensor* tensor = find(own, {out, in});
+    if (tensor == nullptr) return {};
+    if (e == 0) weight.dtype = tensor->dtype;
+    if (tensor->dtype != weight.dtype) {
+      fail(ErrorCode::corrupt_file,
+           fmt::format("tensor '{}': expected {} like the other experts, found {}", own,
+                       dtype_info(weight.dtype).name, dtype_info(tensor->dtype).name));
+      return {};
+    }
+    weight.expert_data.push_back(tensor->data);
+  }
+  model_.n_parameters += n_experts * out * in;
+  return model_.plan.add_weight(std::move(weight));
 }
 
 plan::WeightId Binder::vector(const TensorName& name, int64_t n) {
-  const weights::Tensor* tensor = find(name, {n});
+  const weights::Tensor* tensor = find(full_name(is_gguf() ? name.gguf : name.hf), {n});
   if (tensor == nullptr) return {};
   if (tensor->dtype != DType::f32) return derived(tensor->name, values(name, n));
   model_.n_parameters += n;
-  return model_.plan.add_weight({tensor->name, DType::f32, 1, 1, n, tensor->data});
+  plan::Weight weight;
+  weight.name = tensor->name;
+  weight.in = n;
+  weight.data = tensor->data;
+  return model_.plan.add_weight(std::move(weight));
 }
 
 plan::WeightId Binder::optional_vector(const TensorName& name, int64_t n) {
@@ -74,11 +170,11 @@ plan::WeightId Binder::optional_vector(const TensorName& name, int64_t n) {
 }
 
 std::vector<float> Binder::values(const TensorName& name, int64_t n) {
-  const weights::Tensor* tensor = find(name, {n});
+  const weights::Tensor* tensor = find(full_name(is_gguf() ? name.gguf : name.hf), {n});
   if (tensor == nullptr) return {};
   std::vector<float> result(static_cast<size_t>(n));
   if (const Status done = weights::dequantise(tensor->dtype, tensor->data, result); !done) {
-    fail(done.error().code, "tensor '" + tensor->name + "': " + done.error().message);
+    fail(done.error().code, fmt::format("tensor '{}': {}", tensor->name, done.error().message));
     return {};
   }
   return result;
@@ -86,11 +182,13 @@ std::vector<float> Binder::values(const TensorName& name, int64_t n) {
 
 plan::WeightId Binder::derived(std::string name, std::vector<float> values) {
   if (!status_) return {};
-  const auto n = static_cast<int64_t>(values.size());
-  model_.n_parameters += n;
+  model_.n_parameters += static_cast<int64_t>(values.size());
   const std::vector<float>& kept = model_.derived.emplace_back(std::move(values));
-  return model_.plan.add_weight(
-      {std::move(name), DType::f32, 1, 1, n, std::as_bytes(std::span(kept))});
+  plan::Weight weight;
+  weight.name = std::move(name);
+  weight.in = static_cast<int64_t>(kept.size());
+  weight.data = std::as_bytes(std::span(kept));
+  return model_.plan.add_weight(std::move(weight));
 }
 
 }  // namespace kapitsa::model

@@ -1,24 +1,56 @@
-// Sizes read from a checkpoint's metadata: a positive count that fits an int32_t. Larger values
-// than `max` are refused with the key and the range, before anything is computed from them.
+// Reads an architecture's sizes from the metadata of either file format: a GGUF key below the
+// architecture's prefix, or a key of config.json. Keeps the first failure; later calls are no-ops
+// that return the fallback, so that a model file reads everything and asks once.
 #pragma once
 
 #include "base/result.h"
 #include "weights/checkpoint.h"
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace kapitsa::model {
 
-inline Result<int32_t> read_count(const weights::Checkpoint& file, std::string_view key,
-                                  int64_t max) {
-  KAPITSA_ASSIGN(const int64_t value, file.integer(key, 1, max));
-  return static_cast<int32_t>(value);
-}
+// "embedding_length" is llama.embedding_length in GGUF; an empty name: the format lacks the key.
+struct Key {
+  std::string_view gguf;
+  std::string_view hf;
+};
 
-inline Result<int32_t> read_count_or(const weights::Checkpoint& file, std::string_view key,
-                                     int64_t fallback, int64_t max) {
-  KAPITSA_ASSIGN(const int64_t value, file.integer_or(key, fallback, 1, max));
-  return static_cast<int32_t>(value);
-}
+class ConfigReader {
+public:
+  // hf_prefix is "" or, for the text part of a multimodal config, "text_config.".
+  ConfigReader(const weights::Checkpoint& file, std::string gguf_prefix,
+               std::string hf_prefix = "");
+
+  // A positive count of at most max.
+  int32_t count(const Key& key, int64_t max);
+  int32_t count_or(const Key& key, int64_t fallback, int64_t max);
+  // A number in low..high.
+  float number(const Key& key, double low, double high);
+  float number_or(const Key& key, double fallback, double low, double high);
+  bool flag_or(const Key& key, bool fallback);
+  std::string text_or(const Key& key, std::string_view fallback);
+  bool has(const Key& key) const;
+
+  // Refuses the file: "<file>: <key>: expected <expected>, found <found>".
+  void refuse(ErrorCode code, const Key& key, std::string_view expected, std::string_view found);
+
+  // The key's full name in this file; empty if its format lacks it.
+  std::string name(const Key& key) const;
+  const weights::Checkpoint& file() const { return file_; }
+  bool is_gguf() const { return file_.format() == weights::Format::gguf; }
+  const Status& status() const { return status_; }
+
+private:
+  template <typename T, typename Read>
+  T take(const Key& key, T fallback, const Read& read);
+
+  const weights::Checkpoint& file_;
+  std::string gguf_prefix_;
+  std::string hf_prefix_;
+  Status status_;
+};
 
 }  // namespace kapitsa::model

@@ -16,6 +16,19 @@ bool has_name(const std::vector<Item>& items, const std::string& name) {
 
 }  // namespace
 
+int64_t row_bytes(const Weight& weight) {
+  if (weight.dtype == DType::grouped) return weight.in * weight.group.bits / 8;
+  const auto bytes = dtype_bytes(weight.dtype, weight.in);
+  KAPITSA_CHECK(bytes.has_value(), "a row is a whole number of blocks");
+  return *bytes;
+}
+
+std::span<const std::byte> matrix_bytes(const Weight& weight, int64_t expert) {
+  if (!weight.expert_data.empty()) return weight.expert_data[static_cast<size_t>(expert)];
+  const auto bytes = static_cast<size_t>(row_bytes(weight) * weight.out);
+  return weight.data.subspan(static_cast<size_t>(expert) * bytes, bytes);
+}
+
 BufferId Plan::add_buffer(Buffer buffer) {
   KAPITSA_CHECK(buffer.width > 0, "a buffer needs a positive width");
   KAPITSA_CHECK(!has_name(buffers_, buffer.name), "two buffers of one name");

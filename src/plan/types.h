@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "base/group_quant.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -37,16 +38,32 @@ struct Buffer {
 };
 
 // A constant of the model: (experts, out, in), rows of `in` elements in blocks of its dtype, no
-// padding. Vectors are (1, 1, n). `data` is host memory that outlives the Program; a backend may
-// re-encode it exactly for its kernels, never requantise it (invariant 5).
+// padding. Vectors are (1, 1, n). The bytes are host memory that outlives the Program; a backend
+// may re-encode them exactly for its kernels, never requantise them (invariant 5).
 struct Weight {
   std::string name;
   DType dtype = DType::f32;
   int64_t experts = 1;
   int64_t out = 1;
   int64_t in = 0;
-  std::span<const std::byte> data;
+  std::span<const std::byte> data;  // all experts, one after another
+  // Instead of data: the (out, in) matrix of each expert, where a file keeps them apart.
+  std::vector<std::span<const std::byte>> expert_data = {};
+  // Multiplies the decoded values: empty is 1, else one for all or one for each expert (NVFP4).
+  std::vector<float> scale = {};
+
+  // DType::grouped only: data holds the codes; (experts, out, in / group) scales and, for affine,
+  // biases of scale_dtype.
+  GroupQuant group = {};
+  std::span<const std::byte> scales = {};
+  std::span<const std::byte> biases = {};
+  DType scale_dtype = DType::bf16;
 };
+
+// Bytes of one row of codes.
+int64_t row_bytes(const Weight& weight);
+// The bytes of one expert's matrix, wherever they lie.
+std::span<const std::byte> matrix_bytes(const Weight& weight, int64_t expert);
 
 // What lives across passes.
 enum class StateKind : uint8_t {

@@ -489,16 +489,45 @@ Status check_step(Plan& plan, const Op& op) {
   return {};
 }
 
+Status check_grouped(const Weight& weight) {
+  const int64_t group = weight.group.group;
+  if (group < 1 || weight.in % group != 0 || weight.in * weight.group.bits % 32 != 0)
+    return wrong("weight {}: rows of {} do not divide into groups of {}", weight.name, weight.in,
+                 group);
+  const int64_t n_groups = weight.experts * weight.out * (weight.in / group);
+  const bool affine = weight.group.mode == GroupMode::affine;
+  const int64_t expected = n_groups * (affine ? dtype_info(weight.scale_dtype).block_bytes : 1);
+  if (std::ssize(weight.scales) != expected || std::ssize(weight.biases) != (affine ? expected : 0))
+    return wrong("weight {}: {} and {} bytes of scales and biases, expected {}", weight.name,
+                 weight.scales.size(), weight.biases.size(), expected);
+  return {};
+}
+
 Status check_weights(const Plan& plan) {
   for (const Weight& weight : plan.weights()) {
-    const auto row = dtype_bytes(weight.dtype, weight.in);
-    if (!row)
+    if (weight.dtype == DType::grouped) {
+      KAPITSA_TRY(check_grouped(weight));
+    } else if (!dtype_bytes(weight.dtype, weight.in)) {
       return wrong("weight {}: a row of {} is not a whole number of {} blocks", weight.name,
                    weight.in, dtype_info(weight.dtype).name);
-    const int64_t expected = *row * weight.out * weight.experts;
+    }
+    const int64_t matrix = row_bytes(weight) * weight.out;
+    const int64_t expected = matrix * weight.experts;
     if (!weight.data.empty() && std::ssize(weight.data) != expected)
       return wrong("weight {}: {} bytes of data, expected {}", weight.name, weight.data.size(),
                    expected);
+    if (!weight.expert_data.empty() && std::ssize(weight.expert_data) != weight.experts)
+      return wrong("weight {}: {} experts apart, expected {}", weight.name,
+                   weight.expert_data.size(), weight.experts);
+    for (const auto part : weight.expert_data) {
+      if (std::ssize(part) != matrix)
+        return wrong("weight {}: an expert of {} bytes, expected {}", weight.name, part.size(),
+                     matrix);
+    }
+    const std::ptrdiff_t n_scales = std::ssize(weight.scale);
+    if (n_scales > 1 && n_scales != weight.experts)
+      return wrong("weight {}: {} scales, expected one or {}", weight.name, n_scales,
+                   weight.experts);
   }
   return {};
 }

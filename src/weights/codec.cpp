@@ -217,6 +217,7 @@ Status dequantise(DType dtype, std::span<const std::byte> blocks, std::span<floa
   case DType::i64:
   case DType::u8:
   case DType::u32:
+  case DType::grouped:
   case DType::iq2_xxs:
   case DType::iq2_xs:
   case DType::iq2_s:

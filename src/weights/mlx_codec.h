@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "base/group_quant.h"
 #include "base/result.h"
 
 #include <cstddef>
@@ -23,15 +24,9 @@
 
 namespace kapitsa::weights {
 
-enum class MlxMode { affine, mxfp4, mxfp8, nvfp4 };
+using MlxMode = GroupMode;
+using MlxQuant = GroupQuant;
 const char* to_string(MlxMode mode);
-
-struct MlxQuant {
-  int bits = 4;
-  int group = 64;  // values that share a scale
-  MlxMode mode = MlxMode::affine;
-  friend bool operator==(const MlxQuant&, const MlxQuant&) = default;
-};
 
 // Whether the table above has this combination.
 bool is_valid(const MlxQuant& quant);

@@ -1,6 +1,7 @@
 #include "backend/ref/device.h"
 
 #include "backend/ref/program.h"
+#include "backend/weight_row.h"
 #include "plan/expand.h"
 
 #include <fmt/format.h>
@@ -40,7 +41,7 @@ private:
 
 Status check_types(const plan::Plan& plan) {
   for (const plan::Weight& weight : plan.weights()) {
-    if (!can_read_weight(weight.dtype))
+    if (!can_decode(weight))
       return Error{ErrorCode::unsupported, "ref: weight " + weight.name + " is " +
                                                std::string(dtype_info(weight.dtype).name) +
                                                ", which it cannot decode"};

@@ -70,7 +70,6 @@ std::vector<double> weight_row(const plan::Weight& weight, int64_t expert, int64
 // A (1, 1, n) weight; `n` copies of `otherwise` where it is absent.
 std::vector<double> vector_or(const plan::Plan& plan, plan::WeightId id, int64_t n,
                               double otherwise);
-bool can_read_weight(DType dtype);
 
 double dot(std::span<const double> a, std::span<const double> b);
 double activate(plan::Activation function, double x);

@@ -1,20 +1,12 @@
-// Weight rows as doubles: the one place of the reference that knows element types.
+// Weight rows as doubles.
 #include "backend/ref/run.h"
-#include "weights/codec.h"
+#include "backend/weight_row.h"
 
 namespace kapitsa::backend::ref {
 
-bool can_read_weight(DType dtype) {
-  return weights::can_dequantise(dtype);
-}
-
 std::vector<double> weight_row(const plan::Weight& weight, int64_t expert, int64_t out) {
-  const auto row_bytes = static_cast<size_t>(*dtype_bytes(weight.dtype, weight.in));
-  const auto row = static_cast<size_t>(expert * weight.out + out);
   std::vector<float> values(static_cast<size_t>(weight.in));
-  const Status status =
-      weights::dequantise(weight.dtype, weight.data.subspan(row * row_bytes, row_bytes), values);
-  KAPITSA_CHECK(status.ok(), "load() checked that the weight can be decoded");
+  decode_row(weight, expert, out, values);
   return {values.begin(), values.end()};
 }
 

@@ -23,6 +23,68 @@ double yarn_keep(const RopeConfig& config, int32_t pair) {
   return 1.0 - std::clamp(ramp, 0.0, 1.0);
 }
 
+double llama3_frequency(const RopeConfig::Llama3& rule, double frequency) {
+  const double rotations = rule.original_context * frequency / (2.0 * std::numbers::pi);
+  if (rotations < rule.low_frequency) return frequency / rule.factor;
+  if (rotations > rule.high_frequency) return frequency;
+  const double keep = (rotations - rule.low_frequency) / (rule.high_frequency - rule.low_frequency);
+  return frequency * keep + frequency / rule.factor * (1.0 - keep);
+}
+
+// config.json keeps the rule in rope_scaling, newer files in rope_parameters with theta.
+void read_hf_scaling(ConfigReader& reader, RopeConfig& config) {
+  const bool newer = reader.has({"", "rope_parameters.rope_theta"});
+  const std::string at = newer ? "rope_parameters." : "rope_scaling.";
+  const auto number = [&](const char* key, double fallback) {
+    const std::string full = at + key;
+    return static_cast<double>(reader.number_or({"", full}, fallback, 0.0, 1e12));
+  };
+  const std::string theta_key = newer ? "rope_parameters.rope_theta" : "rope_theta";
+  config.theta = reader.number_or({"", theta_key}, 1e4, 1.0, 1e12);
+  const std::string type_key = at + "rope_type";
+  const std::string older_key = at + "type";
+  const std::string type =
+      reader.text_or({"", type_key}, reader.text_or({"", older_key}, "default"));
+  if (type == "linear") {
+    config.linear = number("factor", 1.0);
+  } else if (type == "llama3") {
+    config.llama3 = {number("factor", 1.0), number("low_freq_factor", 1.0),
+                     number("high_freq_factor", 4.0),
+                     number("original_max_position_embeddings", 8192.0)};
+  } else if (type == "yarn") {
+    RopeConfig::Yarn yarn;
+    yarn.factor = number("factor", 1.0);
+    yarn.original_context = number("original_max_position_embeddings", 0.0);
+    yarn.beta_fast = number("beta_fast", 32.0);
+    yarn.beta_slow = number("beta_slow", 1.0);
+    if (reader.has({"", at + "attention_factor"})) {
+      yarn.attention_factor = number("attention_factor", 1.0);
+    }
+    if (yarn.original_context <= 0.0) {
+      const std::string key = at + "original_max_position_embeddings";
+      reader.refuse(ErrorCode::corrupt_file, {"", key}, "a number of tokens", "none");
+    }
+    config.yarn = yarn;
+  } else if (type != "default") {
+    reader.refuse(ErrorCode::unsupported, {"", type_key}, "default, linear, llama3 or yarn", type);
+  }
+}
+
+void read_gguf_scaling(ConfigReader& reader, RopeConfig& config) {
+  config.theta = reader.number_or({"rope.freq_base", ""}, 1e4, 1.0, 1e12);
+  const std::string type = reader.text_or({"rope.scaling.type", ""}, "none");
+  if (type == "linear") {
+    config.linear = reader.number({"rope.scaling.factor", ""}, 1e-3, 1e6);
+  } else if (type == "yarn") {
+    RopeConfig::Yarn yarn;
+    yarn.factor = reader.number({"rope.scaling.factor", ""}, 1.0, 1e6);
+    yarn.original_context = reader.number({"rope.scaling.original_context_length", ""}, 1.0, 1e9);
+    config.yarn = yarn;
+  } else if (type != "none") {
+    reader.refuse(ErrorCode::unsupported, {"rope.scaling.type", ""}, "none, linear or yarn", type);
+  }
+}
+
 }  // namespace
 
 plan::Rope make_rope(const RopeConfig& config, plan::RopePairs pairs) {
@@ -35,6 +97,7 @@ plan::Rope make_rope(const RopeConfig& config, plan::RopePairs pairs) {
     if (!config.divisors.empty()) {
       frequency /= static_cast<double>(config.divisors[static_cast<size_t>(i)]);
     }
+    if (config.llama3) frequency = llama3_frequency(*config.llama3, frequency);
     if (config.yarn) {
       const double keep = yarn_keep(config, i);
       frequency = frequency * keep + frequency / config.yarn->factor * (1.0 - keep);
@@ -49,32 +112,19 @@ plan::Rope make_rope(const RopeConfig& config, plan::RopePairs pairs) {
   return rope;
 }
 
-Result<RopeConfig> read_gguf_rope(const weights::Checkpoint& checkpoint, const std::string& arch,
-                                  int32_t head_dim) {
-  const std::string prefix = arch + ".rope.";
+RopeConfig read_rope(ConfigReader& reader, int32_t head_dim) {
   RopeConfig config;
-  KAPITSA_ASSIGN(const int64_t dims,
-                 checkpoint.integer_or(prefix + "dimension_count", head_dim, 2, head_dim));
-  if (dims % 2 != 0) {
-    return Error{ErrorCode::corrupt_file, checkpoint.path().string() + ": " + prefix +
-                                              "dimension_count: expected an even number, found " +
-                                              std::to_string(dims)};
+  if (reader.is_gguf()) {
+    config.dims = reader.count_or({"rope.dimension_count", ""}, head_dim, head_dim);
+    read_gguf_scaling(reader, config);
+  } else {
+    const double share = reader.number_or({"", "partial_rotary_factor"}, 1.0, 0.0, 1.0);
+    config.dims = static_cast<int32_t>(head_dim * share);
+    read_hf_scaling(reader, config);
   }
-  config.dims = static_cast<int32_t>(dims);
-  KAPITSA_ASSIGN(config.theta, checkpoint.number_or(prefix + "freq_base", 1e4, 1.0, 1e12));
-  KAPITSA_ASSIGN(const std::string scaling, checkpoint.string_or(prefix + "scaling.type", "none"));
-  if (scaling == "linear") {
-    KAPITSA_ASSIGN(config.linear, checkpoint.number(prefix + "scaling.factor", 1e-3, 1e6));
-  } else if (scaling == "yarn") {
-    RopeConfig::Yarn yarn;
-    KAPITSA_ASSIGN(yarn.factor, checkpoint.number(prefix + "scaling.factor", 1.0, 1e6));
-    KAPITSA_ASSIGN(yarn.original_context,
-                   checkpoint.number(prefix + "scaling.original_context_length", 1.0, 1e9));
-    config.yarn = yarn;
-  } else if (scaling != "none") {
-    return Error{ErrorCode::unsupported,
-                 checkpoint.path().string() + ": " + prefix +
-                     "scaling.type: expected none, linear or yarn, found '" + scaling + "'"};
+  if (config.dims % 2 != 0) {
+    reader.refuse(ErrorCode::corrupt_file, {"rope.dimension_count", "partial_rotary_factor"},
+                  "an even number of rotary elements", std::to_string(config.dims));
   }
   return config;
 }

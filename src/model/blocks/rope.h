@@ -1,10 +1,10 @@
 // Rotary frequencies of every published scaling, computed once at load (plan::Rope holds the
-// result). Sources: RoPE, Su et al. arXiv 2104.09864; YaRN, Peng et al. arXiv 2309.00071.
+// result). Sources: RoPE, Su et al. arXiv 2104.09864; YaRN, Peng et al. arXiv 2309.00071; the
+// llama3 rule, Llama 3 report arXiv 2407.21783 and its released config.
 #pragma once
 
-#include "base/result.h"
+#include "model/config.h"
 #include "plan/types.h"
-#include "weights/checkpoint.h"
 
 #include <cstdint>
 #include <optional>
@@ -19,19 +19,26 @@ struct RopeConfig {
   struct Yarn {
     double factor = 1.0;            // context extension
     double original_context = 0.0;  // tokens
-    double beta_fast = 32.0;        // rotations over the original context above which: unchanged
-    double beta_slow = 1.0;         // below which: interpolated
+    double beta_fast = 32.0;        // more rotations than this over the original context: unchanged
+    double beta_slow = 1.0;         // fewer than this: interpolated
     std::optional<double> attention_factor;  // default 0.1 ln(factor) + 1
   };
   std::optional<Yarn> yarn;
-  std::vector<float> divisors;  // (dims / 2): llama 3 stores one per frequency; empty: none
+  struct Llama3 {
+    double factor = 1.0;
+    double low_frequency = 1.0;     // fewer rotations over the original context: divided by factor
+    double high_frequency = 4.0;    // more: unchanged; between: blended
+    double original_context = 0.0;  // tokens
+  };
+  std::optional<Llama3> llama3;
+  std::vector<float> divisors;  // (dims / 2): GGUF stores the llama3 rule so; empty: none
 };
 
 plan::Rope make_rope(const RopeConfig& config, plan::RopePairs pairs);
 
-// The rope keys of a GGUF file: <arch>.rope.{dimension_count, freq_base, scaling.*}. head_dim is
-// the default of dimension_count. The optional tensor rope_freqs.weight is left to the caller.
-Result<RopeConfig> read_gguf_rope(const weights::Checkpoint& checkpoint, const std::string& arch,
-                                  int32_t head_dim);
+// The rope keys of either format. GGUF: rope.{dimension_count, freq_base, scaling.*}; the optional
+// tensor rope_freqs.weight is left to the caller. config.json: rope_theta, rope_scaling, or
+// rope_parameters, and partial_rotary_factor. An unknown scaling is refused through the reader.
+RopeConfig read_rope(ConfigReader& reader, int32_t head_dim);
 
 }  // namespace kapitsa::model

@@ -1,0 +1,67 @@
+// Qwen3 mixture of experts (arXiv 2505.09388): the Qwen3 attention block, and in every layer routed
+// SwiGLU experts in place of the MLP. Router: softmax over all experts, the best k, weights divided
+// by their sum (norm_topk_prob). No shared expert.
+#include "model/blocks/attention.h"
+#include "model/blocks/decoder.h"
+#include "model/blocks/experts.h"
+#include "model/blocks/rope.h"
+
+namespace kapitsa::model {
+namespace {
+
+// Published files have experts in every layer; a sibling that does not is refused.
+void check_every_layer_is_sparse(ConfigReader& reader) {
+  constexpr Key kStep = {"", "decoder_sparse_step"};
+  const int32_t step = reader.count_or(kStep, 1, 1000);
+  if (step != 1) {
+    reader.refuse(ErrorCode::unsupported, kStep, "1 (experts in every layer)",
+                  std::to_string(step));
+  }
+}
+
+Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options) {
+  ConfigReader reader(file, "qwen3moe");
+  const AttentionConfig attention_config = read_attention(reader);
+  const int32_t hidden = attention_config.hidden;
+  const float eps = attention_config.norm_eps;
+  const DecoderConfig decoder = read_decoder(reader, hidden);
+  const RopeConfig rope = read_rope(reader, attention_config.head_dim);
+  ExpertsConfig experts_config = read_experts(reader, hidden);
+  experts_config.router.score = plan::RouterScore::softmax;
+  experts_config.router.renormalise = reader.flag_or({"", "norm_topk_prob"}, true);
+  check_every_layer_is_sparse(reader);
+  KAPITSA_TRY(reader.status());
+
+  Model model;
+  model.architecture = "qwen3_moe";
+  model.n_layers = decoder.n_layers;
+  model.context_trained = decoder.context;
+  Binder b(file, model);
+  const DecoderWeights outer = bind_decoder(b, decoder, hidden);
+  KAPITSA_TRY(b.status());
+
+  plan::Plan& p = model.plan;
+  const plan::BufferId x = begin_decoder(p, outer, hidden);  // (rows, hidden)
+  AttentionRecorder attention(p, attention_config, make_rope(rope, plan::RopePairs::half),
+                              options.kv_dtype, x);
+  ExpertsRecorder experts(p, experts_config, x, eps);
+  for (int32_t i = 0; i < decoder.n_layers; ++i) {
+    b.set_layer(i);
+    const AttentionWeights attention_weights =
+        bind_attention(b, attention_config, /*with_head_norms=*/true);
+    const ExpertsWeights experts_weights = bind_experts(b, experts_config);
+    KAPITSA_TRY(b.status());
+    attention.record(attention_weights, i);
+    experts.record(experts_weights, i);
+  }
+  end_decoder(p, decoder, outer, x, eps);
+  return model;
+}
+
+}  // namespace
+
+extern const ArchDef arch_qwen3_moe;
+const ArchDef arch_qwen3_moe = {
+    .name = "qwen3_moe", .gguf_names = {"qwen3moe"}, .model_types = {"qwen3_moe"}, .load = load};
+
+}  // namespace kapitsa::model

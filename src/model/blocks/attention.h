@@ -1,0 +1,55 @@
+// Grouped-query attention as most decoders have it: pre-norm, q, k and v projections, optional norm
+// of each q and k head, rope, softmax over the cache, output projection onto the residual.
+#pragma once
+
+#include "model/binder.h"
+#include "model/config.h"
+
+namespace kapitsa::model {
+
+struct AttentionConfig {
+  int32_t hidden = 0;
+  int32_t n_heads = 0;
+  int32_t n_kv_heads = 0;
+  int32_t head_dim = 0;
+  float norm_eps = 0.0F;
+
+  int32_t q_width() const { return n_heads * head_dim; }
+  int32_t kv_width() const { return n_kv_heads * head_dim; }
+};
+
+struct AttentionWeights {
+  plan::WeightId norm;        // (hidden)
+  plan::WeightId q, k, v, o;  // (q_width, hidden), (kv_width, hidden) x 2, (hidden, q_width)
+  plan::WeightId q_bias, k_bias, v_bias, o_bias;  // optional
+  plan::WeightId q_norm, k_norm;                  // optional (head_dim)
+};
+
+// Sizes that every such model has, and their keys. Refuses heads that do not divide.
+AttentionConfig read_attention(ConfigReader& reader);
+
+// The binder's current layer. Biases are bound where the file has them; with_head_norms: q_norm and
+// k_norm are required.
+AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
+                                bool with_head_norms);
+
+// What the layers of one model share.
+class AttentionRecorder {
+public:
+  // x: the residual stream (rows, hidden).
+  AttentionRecorder(plan::Plan& plan, const AttentionConfig& config, plan::Rope rope,
+                    DType kv_dtype, plan::BufferId x);
+
+  // x += W_o attention(rope(norm(W_q n(x))), rope(norm(W_k n(x))), W_v n(x))
+  void record(const AttentionWeights& weights, int32_t layer);
+
+private:
+  plan::Plan& plan_;
+  AttentionConfig config_;
+  plan::Rope rope_;
+  DType kv_dtype_;
+  plan::BufferId x_;
+  plan::BufferId q_, k_, v_, out_;  // (rows, heads, head_dim)
+};
+
+}  // namespace kapitsa::model

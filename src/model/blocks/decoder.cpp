@@ -1,0 +1,88 @@
+#include "model/blocks/decoder.h"
+
+namespace kapitsa::model {
+namespace {
+
+constexpr TensorName kEmbedding = {"token_embd.weight", "model.embed_tokens.weight"};
+constexpr TensorName kOutputNorm = {"output_norm.weight", "model.norm.weight"};
+constexpr TensorName kOutput = {"output.weight", "lm_head.weight"};
+constexpr TensorName kMlpNorm = {"blk.{}.ffn_norm.weight",
+                                 "model.layers.{}.post_attention_layernorm.weight"};
+constexpr TensorName kGate = {"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight"};
+constexpr TensorName kUp = {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight"};
+constexpr TensorName kDown = {"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"};
+
+constexpr int64_t kMaxVocab = 1 << 24;
+
+}  // namespace
+
+DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
+  DecoderConfig config;
+  config.n_layers = reader.count({"block_count", "num_hidden_layers"}, 1000);
+  config.context = reader.count({"context_length", "max_position_embeddings"}, 1 << 28);
+  const bool gguf = reader.is_gguf();
+  const std::string_view name = gguf ? kEmbedding.gguf : kEmbedding.hf;
+  const weights::Tensor* table = reader.file().find(name);
+  if (table == nullptr || table->shape.size() != 2 || table->shape[0] > kMaxVocab) {
+    reader.refuse(ErrorCode::corrupt_file, {"embedding_length", "hidden_size"},
+                  "a tensor " + std::string(name) + " of (vocabulary, " + std::to_string(hidden) +
+                      ")",
+                  "another or none");
+    return config;
+  }
+  config.n_vocab = static_cast<int32_t>(table->shape[0]);
+  return config;
+}
+
+DecoderWeights bind_decoder(Binder& binder, const DecoderConfig& config, int32_t hidden) {
+  DecoderWeights w;
+  w.embedding = binder.matrix(kEmbedding, config.n_vocab, hidden);
+  w.output_norm = binder.vector(kOutputNorm, hidden);
+  w.output = binder.has(kOutput) ? binder.matrix(kOutput, config.n_vocab, hidden) : w.embedding;
+  return w;
+}
+
+plan::BufferId begin_decoder(plan::Plan& plan, const DecoderWeights& weights, int32_t hidden) {
+  const auto x = plan.add_buffer({.name = "x", .width = hidden});
+  plan.begin_routine("decode");
+  plan.add(plan::Embed{.table = weights.embedding, .out = x}, "embed");
+  return x;
+}
+
+void end_decoder(plan::Plan& plan, const DecoderConfig& config, const DecoderWeights& weights,
+                 plan::BufferId x, float norm_eps) {
+  plan.n_vocab = config.n_vocab;
+  plan.logits = plan.add_buffer({.name = "logits",
+                                 .width = config.n_vocab,
+                                 .rows = plan::RowSpace::output,
+                                 .readable = true});
+  plan.add(plan::Head{.x = x,
+                      .norm = {true, weights.output_norm, norm_eps},
+                      .weight = weights.output,
+                      .logits = plan.logits},
+           "head");
+}
+
+plan::WeightId bind_mlp_norm(Binder& binder, int32_t hidden) {
+  return binder.vector(kMlpNorm, hidden);
+}
+
+MlpWeights bind_mlp(Binder& binder, int32_t hidden, int32_t width) {
+  return {.norm = bind_mlp_norm(binder, hidden),
+          .gate = binder.matrix(kGate, width, hidden),
+          .up = binder.matrix(kUp, width, hidden),
+          .down = binder.matrix(kDown, hidden, width)};
+}
+
+void record_mlp(plan::Plan& plan, const MlpWeights& w, plan::BufferId x, float norm_eps,
+                int32_t layer) {
+  plan.add(plan::Mlp{.x = x,
+                     .norm = {true, w.norm, norm_eps},
+                     .gate = w.gate,
+                     .up = w.up,
+                     .down = w.down,
+                     .residual = {.out = x}},
+           std::to_string(layer) + ".mlp");
+}
+
+}  // namespace kapitsa::model

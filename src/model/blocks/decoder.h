@@ -1,0 +1,44 @@
+// What all decoder-only models have around their layers: embedding, final norm, output matrix
+// (which may be tied to the embedding), and the SwiGLU MLP of the dense ones.
+#pragma once
+
+#include "model/binder.h"
+#include "model/config.h"
+
+namespace kapitsa::model {
+
+struct DecoderConfig {
+  int32_t n_layers = 0;
+  int32_t n_vocab = 0;
+  int32_t context = 0;  // tokens
+};
+
+// n_vocab is the embedding's: metadata may leave it out or count only the tokens in use.
+DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden);
+
+struct DecoderWeights {
+  plan::WeightId embedding;    // (vocab, hidden)
+  plan::WeightId output_norm;  // (hidden)
+  plan::WeightId output;       // (vocab, hidden)
+};
+DecoderWeights bind_decoder(Binder& binder, const DecoderConfig& config, int32_t hidden);
+
+// Begins the routine "decode", records the embedding, and returns the residual stream x.
+plan::BufferId begin_decoder(plan::Plan& plan, const DecoderWeights& weights, int32_t hidden);
+// Final norm and head; adds the logits.
+void end_decoder(plan::Plan& plan, const DecoderConfig& config, const DecoderWeights& weights,
+                 plan::BufferId x, float norm_eps);
+
+struct MlpWeights {
+  plan::WeightId norm;            // (hidden)
+  plan::WeightId gate, up, down;  // (width, hidden) x 2, (hidden, width)
+};
+MlpWeights bind_mlp(Binder& binder, int32_t hidden, int32_t width);
+// x += W_down (silu(W_gate n(x)) * W_up n(x))
+void record_mlp(plan::Plan& plan, const MlpWeights& weights, plan::BufferId x, float norm_eps,
+                int32_t layer);
+
+// The pre-norm of a layer's second half; the MoE layers use it too.
+plan::WeightId bind_mlp_norm(Binder& binder, int32_t hidden);
+
+}  // namespace kapitsa::model

@@ -1,0 +1,71 @@
+#include "model/blocks/experts.h"
+
+#include "model/blocks/decoder.h"
+
+namespace kapitsa::model {
+namespace {
+
+constexpr TensorName kRouter = {"blk.{}.ffn_gate_inp.weight", "model.layers.{}.mlp.gate.weight"};
+constexpr ExpertName kGate = {"blk.{}.ffn_gate_exps.weight",
+                              "model.layers.{}.mlp.experts.{}.gate_proj.weight",
+                              "model.layers.{}.mlp.switch_mlp.gate_proj.weight"};
+constexpr ExpertName kUp = {"blk.{}.ffn_up_exps.weight",
+                            "model.layers.{}.mlp.experts.{}.up_proj.weight",
+                            "model.layers.{}.mlp.switch_mlp.up_proj.weight"};
+constexpr ExpertName kDown = {"blk.{}.ffn_down_exps.weight",
+                              "model.layers.{}.mlp.experts.{}.down_proj.weight",
+                              "model.layers.{}.mlp.switch_mlp.down_proj.weight"};
+
+}  // namespace
+
+ExpertsConfig read_experts(ConfigReader& reader, int32_t hidden) {
+  ExpertsConfig config;
+  config.hidden = hidden;
+  config.width = reader.count({"expert_feed_forward_length", "moe_intermediate_size"}, 1 << 20);
+  config.router.n_experts = reader.count({"expert_count", "num_experts"}, 65536);
+  config.router.top_k =
+      reader.count({"expert_used_count", "num_experts_per_tok"}, config.router.n_experts);
+  return config;
+}
+
+ExpertsWeights bind_experts(Binder& binder, const ExpertsConfig& config) {
+  const int64_t n = config.router.n_experts;
+  return {.norm = bind_mlp_norm(binder, config.hidden),
+          .router = binder.matrix(kRouter, n, config.hidden),
+          .gate = binder.experts(kGate, n, config.width, config.hidden),
+          .up = binder.experts(kUp, n, config.width, config.hidden),
+          .down = binder.experts(kDown, n, config.hidden, config.width)};
+}
+
+ExpertsRecorder::ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, plan::BufferId x,
+                                 float norm_eps)
+    : plan_(plan), config_(config), x_(x), norm_eps_(norm_eps) {
+  const int64_t top_k = config.router.top_k;
+  ids_ = plan.add_buffer({.name = "expert_ids", .dtype = DType::i32, .width = top_k});
+  weights_ = plan.add_buffer({.name = "expert_weights", .width = top_k});
+  inner_ = plan.add_buffer({.name = "expert_inner", .width = top_k * config.width});
+}
+
+void ExpertsRecorder::record(const ExpertsWeights& w, int32_t layer) {
+  const std::string at = std::to_string(layer);
+  const plan::Norm norm = {true, w.norm, norm_eps_};
+  plan_.add(plan::Route{.x = x_,
+                        .norm = norm,
+                        .weight = w.router,
+                        .router = config_.router,
+                        .ids = ids_,
+                        .weights = weights_},
+            at + ".route");
+  plan_.add(
+      plan::ExpertsUp{
+          .x = x_, .norm = norm, .gate = w.gate, .up = w.up, .ids = ids_, .inner = inner_},
+      at + ".experts_up");
+  plan_.add(plan::ExpertsDown{.inner = inner_,
+                              .down = w.down,
+                              .ids = ids_,
+                              .weights = weights_,
+                              .residual = {.out = x_}},
+            at + ".experts_down");
+}
+
+}  // namespace kapitsa::model

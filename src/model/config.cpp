@@ -1,0 +1,76 @@
+#include "model/config.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace kapitsa::model {
+
+ConfigReader::ConfigReader(const weights::Checkpoint& file, std::string gguf_prefix,
+                           std::string hf_prefix)
+    : file_(file), gguf_prefix_(std::move(gguf_prefix)), hf_prefix_(std::move(hf_prefix)) {}
+
+std::string ConfigReader::name(const Key& key) const {
+  const std::string_view own = is_gguf() ? key.gguf : key.hf;
+  if (own.empty()) return "";
+  return (is_gguf() ? gguf_prefix_ + "." : hf_prefix_).append(own);
+}
+
+bool ConfigReader::has(const Key& key) const {
+  const std::string full = name(key);
+  return !full.empty() && file_.has(full);
+}
+
+template <typename T, typename Read>
+T ConfigReader::take(const Key& key, T fallback, const Read& read) {
+  const std::string full = name(key);
+  if (!status_ || full.empty()) return fallback;
+  auto result = read(full);
+  if (!result) {
+    status_ = result.error();
+    return fallback;
+  }
+  return static_cast<T>(*result);
+}
+
+int32_t ConfigReader::count(const Key& key, int64_t max) {
+  return take<int32_t>(key, 1,
+                       [&](const std::string& full) { return file_.integer(full, 1, max); });
+}
+
+int32_t ConfigReader::count_or(const Key& key, int64_t fallback, int64_t max) {
+  return take<int32_t>(key, static_cast<int32_t>(fallback), [&](const std::string& full) {
+    return file_.integer_or(full, fallback, 1, max);
+  });
+}
+
+float ConfigReader::number(const Key& key, double low, double high) {
+  return take<float>(key, 0.0F,
+                     [&](const std::string& full) { return file_.number(full, low, high); });
+}
+
+float ConfigReader::number_or(const Key& key, double fallback, double low, double high) {
+  return take<float>(key, static_cast<float>(fallback), [&](const std::string& full) {
+    return file_.number_or(full, fallback, low, high);
+  });
+}
+
+bool ConfigReader::flag_or(const Key& key, bool fallback) {
+  return take<bool>(key, fallback,
+                    [&](const std::string& full) { return file_.boolean_or(full, fallback); });
+}
+
+std::string ConfigReader::text_or(const Key& key, std::string_view fallback) {
+  return take<std::string>(key, std::string(fallback), [&](const std::string& full) {
+    return file_.string_or(full, fallback);
+  });
+}
+
+void ConfigReader::refuse(ErrorCode code, const Key& key, std::string_view expected,
+                          std::string_view found) {
+  if (!status_) return;
+  status_ = Error{code, fmt::format("{}: {}: expected {}, found {}", file_.path().string(),
+                                    name(key), expected, found)};
+}
+
+}  // namespace kapitsa::model
