@@ -1,0 +1,89 @@
+// What a step sees while a pass runs: the Program's memory by handle, the pass, and its own thread.
+// Nothing here owns memory; program.cpp fills it. The memory of a buffer is rows of `width`
+// elements without padding, so that read() can hand it out.
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/cpu/isa/kernels.h"
+#include "base/thread_pool.h"
+#include "plan/plan.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace kapitsa::backend::cpu {
+
+struct WeightView {
+  DType dtype = DType::f32;
+  int64_t experts = 1, out = 1, in = 0;
+  const std::byte* data = nullptr;  // as in the file
+  int64_t row_bytes = 0;
+  const float* vector = nullptr;  // (in), where experts = out = 1
+};
+
+struct StateView {
+  std::byte* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t width = 0;  // elements of an entry
+  int64_t entry_bytes = 0;
+};
+
+// The rows of one sequence in the pass.
+struct RowRange {
+  int32_t begin = 0, end = 0;
+};
+
+// One of the threads that run a step, with memory of its own that lasts for the step.
+struct Worker {
+  int thread = 0;
+  int n_threads = 1;
+  std::byte* scratch = nullptr;
+};
+
+// Base address and strides of heads in a buffer.
+struct HeadRows {
+  float* base = nullptr;
+  int64_t row_stride = 0, head_stride = 0;
+  float* at(int64_t row, int64_t head) const {
+    return base + row * row_stride + head * head_stride;
+  }
+};
+
+struct Context {
+  const plan::Plan* plan = nullptr;
+  const Kernels* kernels = nullptr;
+  ThreadPool* pool = nullptr;
+  ProgramLimits limits;
+  std::vector<std::byte*> buffers;
+  std::vector<WeightView> weights;
+  std::vector<StateView> states;
+
+  // Of the running pass.
+  const plan::Pass* pass = nullptr;
+  std::vector<RowRange> sequence_rows;  // by view
+
+  float* f32(plan::BufferId id) const {
+    return reinterpret_cast<float*>(buffers[static_cast<size_t>(id.index)]);
+  }
+  int32_t* i32(plan::BufferId id) const {
+    return reinterpret_cast<int32_t*>(buffers[static_cast<size_t>(id.index)]);
+  }
+  int64_t width(plan::BufferId id) const { return plan->buffer(id).width; }
+  int64_t n_rows(plan::BufferId id) const {
+    return plan->buffer(id).rows == plan::RowSpace::pass
+               ? pass->n_rows()
+               : static_cast<int64_t>(pass->outputs.size());
+  }
+  HeadRows heads(const plan::Heads& h) const {
+    return {f32(h.buffer) + h.offset, width(h.buffer), h.stride};
+  }
+  const WeightView& weight(plan::WeightId id) const {
+    return weights[static_cast<size_t>(id.index)];
+  }
+  // nullptr for an absent one.
+  const float* vector(plan::WeightId id) const { return id ? weight(id).vector : nullptr; }
+  const StateView& state(plan::StateId id) const { return states[static_cast<size_t>(id.index)]; }
+};
+
+}  // namespace kapitsa::backend::cpu

@@ -1,0 +1,43 @@
+// The kernels for x86-64 with AVX-512 (F, BW, DQ, VL) and VNNI: Ice Lake, Zen 4 and later. Only
+// this file is compiled with those flags, so it includes nothing with inline functions that the
+// linker could choose for the rest of the program.
+#include "backend/cpu/isa/kernels.h"
+
+#ifdef __AVX512VNNI__
+#include <immintrin.h>
+#include <stddef.h>
+
+namespace kapitsa::backend::cpu {
+namespace {
+
+#include "backend/cpu/isa/vec_avx512.h"
+
+constexpr int kRowBlock = 4;
+
+#include "backend/cpu/isa/kernels_f32.inl"
+
+constexpr Kernels kTable = {"avx512", linear, dot, add_scaled, exp_sum, activate, softcap};
+
+}  // namespace
+
+const Kernels* avx512_kernels() {
+  const bool available =
+      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+      __builtin_cpu_supports("avx512vnni") != 0;
+  return available ? &kTable : nullptr;
+}
+
+}  // namespace kapitsa::backend::cpu
+
+#else
+
+namespace kapitsa::backend::cpu {
+
+const Kernels* avx512_kernels() {
+  return nullptr;
+}
+
+}  // namespace kapitsa::backend::cpu
+
+#endif

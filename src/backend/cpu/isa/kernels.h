@@ -1,0 +1,59 @@
+// The table of kernels that are compiled once per instruction set. Plain structs and pointers only:
+// this header is included by units that are compiled with wider instructions than the rest of the
+// program, so it must not bring in inline functions that the linker could share with them.
+//
+// Every kernel computes an output element by an order of operations that depends on its own
+// operands only, never on how many rows or outputs one call covers (invariant 1).
+#pragma once
+
+#include <cstdint>
+
+namespace kapitsa::backend::cpu {
+
+enum class Plain : uint8_t { f32, f16, bf16 };
+
+enum class Function : uint8_t {
+  silu,
+  gelu_tanh,
+  relu_squared,
+  sigmoid,
+  softplus,
+  tanh,
+  signed_sqrt
+};
+
+// out[r][o] = sum over i of w[o][i] * x[r][i], then + bias[o] where there is one.
+struct PlainLinear {
+  const void* w = nullptr;  // (n_out, k), row o at o * k
+  Plain type = Plain::f32;
+  int64_t n_out = 0;
+  int64_t k = 0;
+  const float* x = nullptr;  // (n_rows, k), row r at r * x_stride
+  int64_t x_stride = 0;
+  int64_t n_rows = 0;
+  const float* bias = nullptr;
+  float* out = nullptr;  // (n_rows, n_out), row r at r * out_stride
+  int64_t out_stride = 0;
+};
+
+struct Kernels {
+  const char* name;  // as force_isa takes it
+
+  void (*linear)(const PlainLinear& args);
+  float (*dot)(const float* x, const void* y, Plain type, int64_t n);
+  // y += a * x
+  void (*add_scaled)(float a, const void* x, Plain type, float* y, int64_t n);
+  // x = exp(x - shift); returns the sum
+  float (*exp_sum)(float* x, int64_t n, float shift);
+  void (*activate)(Function function, const float* in, float* out, int64_t n);
+  // out = cap * tanh(in / cap)
+  void (*softcap)(const float* in, float* out, int64_t n, float cap);
+};
+
+// nullptr where the machine or the build lacks the instructions.
+const Kernels* scalar_kernels();
+const Kernels* avx2_kernels();
+const Kernels* avx512_kernels();
+const Kernels* neon_kernels();
+
+}  // namespace kapitsa::backend::cpu

@@ -1,0 +1,73 @@
+// 8 floats in an AVX2 register. Included inside the anonymous namespace of isa/avx2.cpp.
+
+struct Vec {
+  static constexpr int64_t kWidth = 8;
+  __m256 v;
+
+  static Vec zero() { return {_mm256_setzero_ps()}; }
+  static Vec all(float x) { return {_mm256_set1_ps(x)}; }
+  static Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static Vec load_f16(const uint16_t* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+  }
+  static Vec load_bf16(const uint16_t* p) {
+    const __m256i wide =
+        _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))};
+  }
+  void store(float* p) const { _mm256_storeu_ps(p, v); }
+  float sum() const {
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    x = _mm_add_ss(x, _mm_movehdup_ps(x));
+    return _mm_cvtss_f32(x);
+  }
+};
+
+inline Vec operator+(Vec a, Vec b) {
+  return {_mm256_add_ps(a.v, b.v)};
+}
+inline Vec operator-(Vec a, Vec b) {
+  return {_mm256_sub_ps(a.v, b.v)};
+}
+inline Vec operator*(Vec a, Vec b) {
+  return {_mm256_mul_ps(a.v, b.v)};
+}
+inline Vec operator/(Vec a, Vec b) {
+  return {_mm256_div_ps(a.v, b.v)};
+}
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return {_mm256_fmadd_ps(a.v, b.v, c.v)};
+}
+// A NaN in b stays.
+inline Vec min(Vec a, Vec b) {
+  return {_mm256_min_ps(a.v, b.v)};
+}
+inline Vec max(Vec a, Vec b) {
+  return {_mm256_max_ps(a.v, b.v)};
+}
+inline Vec sqrt(Vec a) {
+  return {_mm256_sqrt_ps(a.v)};
+}
+inline Vec abs(Vec a) {
+  return {_mm256_andnot_ps(_mm256_set1_ps(-0.0F), a.v)};
+}
+inline Vec round(Vec a) {
+  return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+inline Vec copy_sign(Vec magnitude, Vec sign) {
+  return {_mm256_or_ps(abs(magnitude).v, _mm256_and_ps(sign.v, _mm256_set1_ps(-0.0F)))};
+}
+inline Vec select_less(Vec a, Vec b, Vec yes, Vec no) {
+  return {_mm256_blendv_ps(no.v, yes.v, _mm256_cmp_ps(a.v, b.v, _CMP_LT_OQ))};
+}
+// a * 2^n for whole n within -252..254, in two steps so that both factors are normal numbers.
+inline Vec scale_by_power(Vec a, Vec n) {
+  const __m256i whole = _mm256_cvtps_epi32(n.v);
+  const __m256i half = _mm256_srai_epi32(whole, 1);
+  const auto power = [](__m256i e) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23));
+  };
+  const __m256 first = _mm256_mul_ps(a.v, power(half));
+  return {_mm256_mul_ps(first, power(_mm256_sub_epi32(whole, half)))};
+}

@@ -1,0 +1,68 @@
+// 16 floats in an AVX-512 register. Included inside the anonymous namespace of isa/avx512.cpp.
+
+struct Vec {
+  static constexpr int64_t kWidth = 16;
+  __m512 v;
+
+  static Vec zero() { return {_mm512_setzero_ps()}; }
+  static Vec all(float x) { return {_mm512_set1_ps(x)}; }
+  static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static Vec load_f16(const uint16_t* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+  }
+  static Vec load_bf16(const uint16_t* p) {
+    const __m512i wide =
+        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
+  }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+  float sum() const {
+    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    x = _mm_add_ss(x, _mm_movehdup_ps(x));
+    return _mm_cvtss_f32(x);
+  }
+};
+
+inline Vec operator+(Vec a, Vec b) {
+  return {_mm512_add_ps(a.v, b.v)};
+}
+inline Vec operator-(Vec a, Vec b) {
+  return {_mm512_sub_ps(a.v, b.v)};
+}
+inline Vec operator*(Vec a, Vec b) {
+  return {_mm512_mul_ps(a.v, b.v)};
+}
+inline Vec operator/(Vec a, Vec b) {
+  return {_mm512_div_ps(a.v, b.v)};
+}
+inline Vec fma(Vec a, Vec b, Vec c) {
+  return {_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
+// A NaN in b stays.
+inline Vec min(Vec a, Vec b) {
+  return {_mm512_min_ps(a.v, b.v)};
+}
+inline Vec max(Vec a, Vec b) {
+  return {_mm512_max_ps(a.v, b.v)};
+}
+inline Vec sqrt(Vec a) {
+  return {_mm512_sqrt_ps(a.v)};
+}
+inline Vec abs(Vec a) {
+  return {_mm512_abs_ps(a.v)};
+}
+inline Vec round(Vec a) {
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+inline Vec copy_sign(Vec magnitude, Vec sign) {
+  return {_mm512_or_ps(_mm512_abs_ps(magnitude.v), _mm512_and_ps(sign.v, _mm512_set1_ps(-0.0F)))};
+}
+inline Vec select_less(Vec a, Vec b, Vec yes, Vec no) {
+  return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
+}
+// a * 2^n for whole n.
+inline Vec scale_by_power(Vec a, Vec n) {
+  return {_mm512_scalef_ps(a.v, n.v)};
+}

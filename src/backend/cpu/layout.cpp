@@ -1,0 +1,170 @@
+#include "backend/cpu/layout.h"
+
+#include "backend/cpu/memory.h"
+#include "backend/cpu/ops.h"
+#include "weights/codec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace kapitsa::backend::cpu {
+namespace {
+
+// ---- Operands ----
+
+bool can_read(const plan::Plan& plan, plan::WeightId id) {
+  return !id || weights::can_dequantise(plan.weight(id).dtype);
+}
+
+bool can_cache(const plan::Plan& plan, plan::StateId id) {
+  const DType dtype = plan.state(id).dtype;
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+template <typename Op>
+bool has_operands(const plan::Plan&, const Op&) {
+  return true;
+}
+bool has_operands(const plan::Plan& plan, const plan::EmbedRows& op) {
+  return can_read(plan, op.table);
+}
+bool has_operands(const plan::Plan& plan, const plan::RmsNorm& op) {
+  return can_read(plan, op.norm.weight);
+}
+bool has_operands(const plan::Plan& plan, const plan::Linear& op) {
+  return can_read(plan, op.projection.weight) && can_read(plan, op.projection.bias);
+}
+bool has_operands(const plan::Plan& plan, const plan::ScaleColumns& op) {
+  return can_read(plan, op.weight);
+}
+bool has_operands(const plan::Plan& plan, const plan::SoftplusBias& op) {
+  return can_read(plan, op.bias);
+}
+bool has_operands(const plan::Plan& plan, const plan::CacheAppend& op) {
+  return can_cache(plan, op.cache);
+}
+bool has_operands(const plan::Plan& plan, const plan::Attend& op) {
+  return can_cache(plan, op.k_cache) && can_cache(plan, op.v_cache) && can_read(plan, op.sinks) &&
+         !op.selection;
+}
+bool has_operands(const plan::Plan& plan, const plan::ExpertLinear& op) {
+  return can_read(plan, op.weight);
+}
+bool has_operands(const plan::Plan& plan, const plan::SelectExperts& op) {
+  return can_read(plan, op.router.selection_bias) && can_read(plan, op.router.expert_scale);
+}
+bool has_operands(const plan::Plan& plan, const plan::TopLogits& op) {
+  return plan.buffer(op.ids).width <= plan.buffer(op.logits).width;
+}
+
+// ---- Sizes ----
+
+// Adds parts one after another, on lines of their own, and remembers an overflow.
+class Packer {
+public:
+  int64_t add(int64_t count, int64_t element_bytes) {
+    int64_t bytes = 0;
+    const int64_t offset = total_;
+    overflow_ = overflow_ || __builtin_mul_overflow(count, element_bytes, &bytes) ||
+                bytes > std::numeric_limits<int64_t>::max() / 4 - total_;
+    if (!overflow_) total_ += round_up(bytes, kLine);
+    return offset;
+  }
+  int64_t total() const { return HugeBlock::footprint(total_); }
+  bool overflow() const { return overflow_; }
+
+private:
+  int64_t total_ = 0;
+  bool overflow_ = false;
+};
+
+bool is_vector(const plan::Weight& weight) {
+  return weight.experts == 1 && weight.out == 1;
+}
+
+// f32 vectors are used where they are, if their address allows it.
+bool vector_in_place(const plan::Weight& weight) {
+  return weight.dtype == DType::f32 &&
+         reinterpret_cast<uintptr_t>(weight.data.data()) % alignof(float) == 0;
+}
+
+int64_t step_scratch(const plan::Plan& plan, const ProgramLimits& limits, const plan::Op& op) {
+  return std::visit([&](const auto& concrete) { return scratch_bytes(plan, limits, concrete); },
+                    op);
+}
+
+Status check_limits(const ProgramLimits& limits) {
+  const auto check = [](const char* name, int64_t value, int64_t least) -> Status {
+    if (value >= least) return {};
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("cpu: limit {} is {}, expected at least {}", name, value, least)};
+  };
+  KAPITSA_TRY(check("max_rows", limits.max_rows, 1));
+  KAPITSA_TRY(check("max_outputs", limits.max_outputs, 0));
+  KAPITSA_TRY(check("n_pages", limits.n_pages, 0));
+  KAPITSA_TRY(check("page_tokens", limits.page_tokens, 1));
+  KAPITSA_TRY(check("n_state_slots", limits.n_state_slots, 0));
+  KAPITSA_TRY(check("n_tape_rows", limits.n_tape_rows, 0));
+  const int64_t n_slots = int64_t{limits.n_pages} * limits.page_tokens;
+  if (n_slots <= std::numeric_limits<int32_t>::max()) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("cpu: {} pages of {} tokens exceed the {} slots that a pass can name",
+                           limits.n_pages, limits.page_tokens,
+                           std::numeric_limits<int32_t>::max())};
+}
+
+}  // namespace
+
+bool supports(const plan::Plan& plan, const plan::Op& op) {
+  return std::visit(
+      [&](const auto& concrete) {
+        if constexpr (Runnable<std::remove_cvref_t<decltype(concrete)>>) {
+          return has_operands(plan, concrete);
+        } else {
+          return false;
+        }
+      },
+      op);
+}
+
+Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, int n_threads) {
+  KAPITSA_TRY(check_limits(limits));
+  Layout layout;
+  Packer buffers, caches, recurrent, vectors;
+  for (const plan::Buffer& buffer : plan.buffers()) {
+    const int64_t rows = buffer.rows == plan::RowSpace::pass ? limits.max_rows : limits.max_outputs;
+    layout.buffers.push_back(
+        buffers.add(rows * buffer.width, dtype_info(buffer.dtype).block_bytes));
+  }
+  for (const plan::State& state : plan.states()) {
+    const bool is_cache = state.kind == plan::StateKind::kv_cache;
+    const int64_t n_slots = is_cache ? int64_t{limits.n_pages} * limits.page_tokens
+                            : state.kind == plan::StateKind::recurrent ? limits.n_state_slots
+                                                                       : limits.n_tape_rows;
+    const int64_t entry = state.width * dtype_info(state.dtype).block_bytes;
+    layout.kv_states.push_back(is_cache ? caches.add(n_slots, entry) : -1);
+    layout.recurrent.push_back(is_cache ? -1 : recurrent.add(n_slots, entry));
+  }
+  for (const plan::Weight& weight : plan.weights()) {
+    const bool copied = is_vector(weight) && !vector_in_place(weight);
+    layout.vectors.push_back(copied ? vectors.add(weight.in, sizeof(float)) : -1);
+  }
+  for (const plan::Routine& routine : plan.routines()) {
+    for (const plan::Step& step : routine.steps) {
+      layout.scratch_bytes = std::max(layout.scratch_bytes, step_scratch(plan, limits, step.op));
+    }
+  }
+  layout.scratch = buffers.add(n_threads, layout.scratch_bytes);
+  if (buffers.overflow() || caches.overflow() || recurrent.overflow() || vectors.overflow()) {
+    return Error{ErrorCode::out_of_memory, "cpu: the sizes asked for exceed the address space"};
+  }
+  layout.need = {.weights = vectors.total(),
+                 .kv_cache = caches.total(),
+                 .recurrent = recurrent.total(),
+                 .buffers = buffers.total()};
+  return layout;
+}
+
+}  // namespace kapitsa::backend::cpu

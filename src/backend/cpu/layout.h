@@ -1,0 +1,31 @@
+// Where everything of a Program lies, computed before anything is allocated: memory_need() and
+// load() share it, so what was announced is what is taken.
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/cpu/isa/kernels.h"
+#include "plan/plan.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace kapitsa::backend::cpu {
+
+// Whether there is a run_op for this op with these operands.
+bool supports(const plan::Plan& plan, const plan::Op& op);
+
+struct Layout {
+  // Byte offsets by handle; -1 for a weight that is used where it is mapped.
+  std::vector<int64_t> buffers;    // in the buffer block
+  std::vector<int64_t> kv_states;  // in the cache block; -1 for other kinds
+  std::vector<int64_t> recurrent;  // in the recurrent block; -1 for caches
+  std::vector<int64_t> vectors;    // in the weight block
+  int64_t scratch = 0;             // of thread 0 in the buffer block
+  int64_t scratch_bytes = 0;       // of each thread
+  MemoryNeed need;
+};
+
+// `plan` is lowered. Fails where the sizes overflow or a limit is not positive.
+Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, int n_threads);
+
+}  // namespace kapitsa::backend::cpu

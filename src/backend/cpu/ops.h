@@ -1,0 +1,63 @@
+// The steps that this backend runs: one run_op for each op, called by every thread of the pool. An
+// op without a run_op is expanded when the Program is loaded (plan::lower).
+//
+// Between two steps all threads meet, unless both split the same rows in the same way and touch
+// only their own (Split): so a chain of small row-wise steps costs one meeting.
+#pragma once
+
+#include "backend/cpu/context.h"
+
+namespace kapitsa::backend::cpu {
+
+enum class Split : uint8_t {
+  pass_rows,    // each thread does its partition() of the pass's rows and reads no others
+  output_rows,  // the same for the rows whose logits are wanted
+  free,         // reads what other threads wrote
+};
+
+// ops_rows.cpp: row by row.
+void run_op(const Context& c, const Worker& w, const plan::EmbedRows& op);
+void run_op(const Context& c, const Worker& w, const plan::RmsNorm& op);
+void run_op(const Context& c, const Worker& w, const plan::L2Norm& op);
+void run_op(const Context& c, const Worker& w, const plan::Add& op);
+void run_op(const Context& c, const Worker& w, const plan::Mul& op);
+void run_op(const Context& c, const Worker& w, const plan::Affine& op);
+void run_op(const Context& c, const Worker& w, const plan::Activate& op);
+void run_op(const Context& c, const Worker& w, const plan::ScaleColumns& op);
+void run_op(const Context& c, const Worker& w, const plan::SoftplusBias& op);
+void run_op(const Context& c, const Worker& w, const plan::Softcap& op);
+void run_op(const Context& c, const Worker& w, const plan::Copy& op);
+void run_op(const Context& c, const Worker& w, const plan::Repeat& op);
+void run_op(const Context& c, const Worker& w, const plan::SumGroups& op);
+void run_op(const Context& c, const Worker& w, const plan::GroupDot& op);
+void run_op(const Context& c, const Worker& w, const plan::Softmax& op);
+void run_op(const Context& c, const Worker& w, const plan::ApplyRope& op);
+// ops_attention.cpp
+void run_op(const Context& c, const Worker& w, const plan::CacheAppend& op);
+void run_op(const Context& c, const Worker& w, const plan::Attend& op);
+// ops_linear.cpp
+void run_op(const Context& c, const Worker& w, const plan::Linear& op);
+void run_op(const Context& c, const Worker& w, const plan::ExpertLinear& op);
+// ops_experts.cpp
+void run_op(const Context& c, const Worker& w, const plan::SelectExperts& op);
+void run_op(const Context& c, const Worker& w, const plan::CombineExperts& op);
+// ops_output.cpp
+void run_op(const Context& c, const Worker& w, const plan::GatherOutputs& op);
+void run_op(const Context& c, const Worker& w, const plan::TopLogits& op);
+
+template <typename Op>
+concept Runnable = requires(const Context& c, const Worker& w, const Op& op) { run_op(c, w, op); };
+
+// Scratch bytes that one thread needs for a step; ops without an overload need none.
+template <typename Op>
+int64_t scratch_bytes(const plan::Plan&, const ProgramLimits&, const Op&) {
+  return 0;
+}
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Attend& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Linear& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::ExpertLinear& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::SelectExperts& op);
+
+}  // namespace kapitsa::backend::cpu
