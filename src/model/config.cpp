@@ -13,7 +13,7 @@ ConfigReader::ConfigReader(const weights::Checkpoint& file, std::string gguf_pre
 std::string ConfigReader::name(const Key& key) const {
   const std::string_view own = is_gguf() ? key.gguf : key.hf;
   if (own.empty()) return "";
-  return (is_gguf() ? gguf_prefix_ + "." : hf_prefix_).append(own);
+  return (is_gguf() ? gguf_prefix_ + "." : hf_prefix_) + std::string(own);
 }
 
 bool ConfigReader::has(const Key& key) const {

@@ -60,6 +60,7 @@ uint32_t ggml_type(DType dtype) {
   case DType::bf16: return 30;
   case DType::mxfp4: return 39;
   case DType::nvfp4: return 40;
+  case DType::grouped:
   case DType::u8:
   case DType::u32: break;
   }

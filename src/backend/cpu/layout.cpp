@@ -15,7 +15,9 @@ namespace {
 // ---- Operands ----
 
 bool can_read(const plan::Plan& plan, plan::WeightId id) {
-  return !id || weights::can_dequantise(plan.weight(id).dtype);
+  if (!id) return true;
+  const plan::Weight& weight = plan.weight(id);
+  return weights::can_dequantise(weight.dtype) && weight.expert_data.empty() && weight.scale.empty();
 }
 
 bool can_cache(const plan::Plan& plan, plan::StateId id) {
