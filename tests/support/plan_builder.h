@@ -14,7 +14,7 @@
 
 namespace kapitsa::test {
 
-inline constexpr int32_t kVocab = 61;  // tokens 0..60
+inline constexpr int32_t kVocab = 131;  // tokens 0..130
 
 class Random {
 public:
