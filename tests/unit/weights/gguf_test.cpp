@@ -92,15 +92,17 @@ TEST(GgufTest, version_2_reads_like_version_3) {
 
 TEST(GgufTest, alignment_of_the_file_moves_the_data) {
   const float value = 2.5f;
-  const auto file =
-      read(GgufWriter().set_alignment(256).add_f32("t", {1}, std::span(&value, 1)).bytes());
+  const std::string bytes =
+      GgufWriter().set_alignment(256).add_f32("t", {1}, std::span(&value, 1)).bytes();
+  const auto file = read(bytes);
   ASSERT_TRUE(file.ok()) << file.error().message;
   EXPECT_THAT(floats(*file->find("t")), ElementsAre(2.5f));
 }
 
 TEST(GgufTest, tensor_without_dimensions_is_one_value) {
   const float value = 2.5f;
-  const auto file = read(GgufWriter().add_f32("t", {}, std::span(&value, 1)).bytes());
+  const std::string bytes = GgufWriter().add_f32("t", {}, std::span(&value, 1)).bytes();
+  const auto file = read(bytes);
   ASSERT_TRUE(file.ok()) << file.error().message;
   EXPECT_EQ(file->find("t")->n_elements(), 1);
   EXPECT_THAT(floats(*file->find("t")), ElementsAre(2.5f));
