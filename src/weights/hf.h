@@ -7,21 +7,14 @@
 
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <string_view>
 
 namespace kapitsa::weights {
 
-// Metadata: the keys of config.json joined with '.' (text_config.hidden_size), and those of
-// generation_config.json below `generation_config.`. Arrays of one kind of scalar are one value;
-// the items of any other array have keys of their own (experts.0.name). Infinity, which Python
-// writes, is read as 1.79e308. The format is mlx when config.json has `quantization` or the weights
+// Metadata as in json_metadata.h: the keys of config.json, and those of generation_config.json
+// below `generation_config.`. The format is mlx when config.json has `quantization` or the weights
 // say so in their header.
 Result<Checkpoint> read_hf(const std::filesystem::path& folder);
-
-// Adds the keys of one JSON text to the metadata. For read_hf and its tests.
-Status add_json_metadata(std::string_view text, const std::string& file, std::string_view prefix,
-                         Checkpoint& checkpoint);
 
 // The tensors of a quantised MLX module, whose shapes fit each other and the settings.
 struct MlxModule {

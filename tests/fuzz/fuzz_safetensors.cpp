@@ -1,6 +1,7 @@
 // Any bytes as a safetensors file, and any text as config.json: each gives a checkpoint whose
 // tensors lie inside the input, or an error of one line.
 #include "weights/hf.h"
+#include "weights/json_metadata.h"
 #include "weights/safetensors.h"
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "support/safetensors_writer.h"
 #include "weights/hf.h"
+#include "weights/json_metadata.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,6 +74,12 @@ TEST(JsonMetadataTest, ambiguous_keys_and_other_values_are_refused) {
   EXPECT_THAT(metadata_of("{\"a\": NaN}").error().message, HasSubstr("offset 6"));
 }
 
+TEST(JsonMetadataTest, long_key_is_refused) {
+  const std::string key(600, 'k');
+  EXPECT_THAT(metadata_of("{\"" + key + "\": {\"a\": 1}}").error().message,
+              HasSubstr("joined keys of at most 512 bytes"));
+}
+
 class HfFolderTest : public ::testing::Test {
 protected:
   void SetUp() override {
@@ -136,7 +143,7 @@ TEST_F(HfFolderTest, index_that_lies_is_refused) {
   EXPECT_THAT(error_with_map(R"({"a": ".."})"), HasSubstr("the same folder"));
   EXPECT_THAT(error_with_map(R"({"a": ""})"), HasSubstr("the same folder"));
   EXPECT_THAT(error_with_map(R"({"a": 3})"), HasSubstr("found another value"));
-  EXPECT_THAT(error_with_map("[]"), HasSubstr("expected an object 'weight_map'"));
+  EXPECT_THAT(error_with_map("[]"), HasSubstr("expected 'weight_map' as a JSON object"));
   EXPECT_THAT(error_with_map(R"({"a": "absent.safetensors"})"), HasSubstr("absent.safetensors"));
 }
 

@@ -116,7 +116,7 @@ TEST(SafetensorsTest, bad_tensor_entries_are_refused) {
                 AllOf(HasSubstr("tensor 't'"), HasSubstr(std::string(reason))))
         << entry;
   };
-  refused("3", "an object that describes it");
+  refused("3", "as a JSON object");
   refused("{}", "a string 'dtype'");
   refused(R"({"dtype":7})", "a string 'dtype'");
   refused(R"({"dtype":"F32"})", "'shape'");
@@ -126,7 +126,7 @@ TEST(SafetensorsTest, bad_tensor_entries_are_refused) {
   refused(R"({"dtype":"F32","shape":[0],"data_offsets":[0,0]})", "dimensions of at least 1");
   refused(R"({"dtype":"F32","shape":[9223372036854775807,2],"data_offsets":[0,4]})", "2^63");
   refused(R"({"dtype":"F32","shape":[9223372036854775807],"data_offsets":[0,4]})",
-          "bytes of data for its shape");
+          "2^63 bytes of data");
   refused(R"({"dtype":"F32","shape":[1]})", "'data_offsets'");
   refused(R"({"dtype":"F32","shape":[1],"data_offsets":[0]})", "a begin and an end");
   refused(R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})", "a begin and an end");
