@@ -17,7 +17,8 @@ namespace {
 bool can_read(const plan::Plan& plan, plan::WeightId id) {
   if (!id) return true;
   const plan::Weight& weight = plan.weight(id);
-  return weights::can_dequantise(weight.dtype) && weight.expert_data.empty() && weight.scale.empty();
+  return weights::can_dequantise(weight.dtype) && weight.expert_data.empty() &&
+         weight.scale.empty();
 }
 
 bool can_cache(const plan::Plan& plan, plan::StateId id) {
