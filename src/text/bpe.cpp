@@ -1,5 +1,6 @@
 // The symbols of a piece are a linked list in one array; candidate pairs wait in a heap ordered by
-// (rank, position). A candidate is stale when one of its symbols has changed since, and is skipped.
+// (rank, position). A candidate is stale, and skipped, when the pair at its position no longer has
+// its rank.
 #include "text/bpe.h"
 
 #include <algorithm>
@@ -18,16 +19,6 @@ struct Symbol {
   int32_t id;  // -1: merged into the symbol on its left
   int32_t previous;
   int32_t next;
-};
-
-struct Candidate {
-  int32_t rank;
-  int32_t position;
-  int32_t left;
-  int32_t right;
-  bool operator>(const Candidate& other) const {
-    return rank != other.rank ? rank > other.rank : position > other.position;
-  }
 };
 
 // Words are short: for them, looking at every pair again after each merge beats a heap.
@@ -97,33 +88,37 @@ void bpe_merge(const MergeTable& merges, std::span<const int32_t> symbols,
     list[static_cast<size_t>(i)] = {symbols[static_cast<size_t>(i)], i - 1, i + 1 < n ? i + 1 : -1};
   const auto at = [&list](int32_t i) -> Symbol& { return list[static_cast<size_t>(i)]; };
 
-  std::vector<Candidate> initial;
-  const auto candidate = [&](int32_t left, int32_t right) -> Candidate {
-    const MergeTable::Merge* merge = merges.find(at(left).id, at(right).id);
-    return {merge ? merge->rank : -1, left, at(left).id, at(right).id};
+  // Rank above position in one number, so that the smallest merges first.
+  const auto candidate = [&](int32_t left, const MergeTable::Merge& merge) {
+    return (static_cast<uint64_t>(merge.rank) << 32) | static_cast<uint32_t>(left);
   };
+  std::vector<uint64_t> initial;
   for (int32_t i = 0; i + 1 < n; ++i)
-    if (const Candidate c = candidate(i, i + 1); c.rank >= 0) initial.push_back(c);
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue(std::greater<>{},
-                                                                               std::move(initial));
+    if (const auto* merge = merges.find(at(i).id, at(i + 1).id))
+      initial.push_back(candidate(i, *merge));
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> queue(std::greater<>{},
+                                                                             std::move(initial));
   const auto push = [&](int32_t left, int32_t right) {
     if (left < 0 || right < 0) return;
-    if (const Candidate c = candidate(left, right); c.rank >= 0) queue.push(c);
+    if (const auto* merge = merges.find(at(left).id, at(right).id))
+      queue.push(candidate(left, *merge));
   };
 
   while (!queue.empty()) {
-    const Candidate c = queue.top();
+    const uint64_t top = queue.top();
     queue.pop();
-    Symbol& left = at(c.position);
-    if (left.id != c.left || left.next < 0 || at(left.next).id != c.right) continue;
-    const MergeTable::Merge* merge = merges.find(c.left, c.right);
+    const auto position = static_cast<int32_t>(top & 0xFFFFFFFFu);
+    Symbol& left = at(position);
+    if (left.id < 0 || left.next < 0) continue;
+    const auto* merge = merges.find(left.id, at(left.next).id);
+    if (!merge || static_cast<uint64_t>(merge->rank) != top >> 32) continue;
     Symbol& right = at(left.next);
     left.id = merge->merged;
     left.next = right.next;
     right.id = -1;
-    if (left.next >= 0) at(left.next).previous = c.position;
-    push(left.previous, c.position);
-    push(c.position, left.next);
+    if (left.next >= 0) at(left.next).previous = position;
+    push(left.previous, position);
+    push(position, left.next);
   }
   for (int32_t i = 0; i >= 0; i = at(i).next)
     out.push_back(at(i).id);

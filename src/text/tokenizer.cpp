@@ -235,10 +235,10 @@ void Tokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& symbo
   }
   symbols.clear();
   for (const char c : piece) {
-    // Some vocabularies lack bytes that valid text hardly ever has; like the reference
-    // implementation, such a byte becomes the unknown token, or nothing if there is none.
-    const int32_t byte_id = byte_ids_[static_cast<uint8_t>(c)];
-    const int32_t id = byte_id >= 0 ? byte_id : unk_;
+    // Some vocabularies lack bytes that text hardly ever has. Like the reference implementation,
+    // such a byte is dropped: the unknown token is often a control token, which user text must not
+    // become.
+    const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
     if (id >= 0) symbols.push_back(id);
   }
   bpe_merge(merges_, symbols, ids);

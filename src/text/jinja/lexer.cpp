@@ -232,10 +232,10 @@ private:
   }
 
   Status balance(std::string_view op) {
-    constexpr std::string_view kOpen = "([{";
-    constexpr std::string_view kClose = ")]}";
-    if (const size_t open = kOpen.find(op); open < kClose.size()) brackets_ += kClose[open];
-    if (kClose.find(op) == std::string_view::npos) return {};
+    if (op == "(") brackets_ += ')';
+    if (op == "[") brackets_ += ']';
+    if (op == "{") brackets_ += '}';
+    if (op != ")" && op != "]" && op != "}") return {};
     if (brackets_.empty()) return template_error(line_, fmt::format("unexpected '{}'", op));
     if (brackets_.back() != op[0])
       return template_error(line_,

@@ -108,8 +108,8 @@ Value loop_attribute(const LoopState& loop, std::string_view name) {
   if (name == "first") return index == 0;
   if (name == "last") return index + 1 == n;
   if (name == "length") return n;
-  if (name == "depth") return loop.depth0 + 1;
-  if (name == "depth0") return loop.depth0;
+  if (name == "depth") return 1;  // only recursive loops, which are not supported, go deeper
+  if (name == "depth0") return 0;
   if (name == "previtem")
     return index > 0 ? (*loop.items)[loop.index0 - 1]
                      : Value::undefined("there is no previous item");

@@ -195,11 +195,9 @@ Result<Runtime::Flow> Runtime::run_for(const Stmt& stmt) {
   for (size_t i = 0; i < shared->size(); ++i) {
     KAPITSA_TRY(charge());
     scopes_.emplace_back();
-    set("loop", std::make_shared<const LoopState>(LoopState{shared, i, loop_depth_}));
-    ++loop_depth_;
+    set("loop", std::make_shared<const LoopState>(LoopState{shared, i}));
     Status assigned = assign(*stmt.target, (*shared)[i]);
     Result<Flow> flow = assigned ? run(stmt.body) : Result<Flow>(assigned.error());
-    --loop_depth_;
     scopes_.pop_back();
     if (!flow) return flow;
     if (*flow == Flow::break_) break;
@@ -315,7 +313,6 @@ Result<Value> Runtime::call_macro(const MacroData& macro, const Arguments& argum
       return error(fmt::format("macro '{}' got two values for '{}'", stmt.name, name));
   }
   scopes_.push_back(std::move(scope));
-  const int loop_depth = std::exchange(loop_depth_, 0);
   Str text;
   Str* const outer = std::exchange(out_, &text);
   Status status;
@@ -340,7 +337,6 @@ Result<Value> Runtime::call_macro(const MacroData& macro, const Arguments& argum
   for (const auto& [name, value] : arguments.named)
     if (name == "caller") set(name, value);
   Result<Flow> flow = status ? run(stmt.body) : Result<Flow>(status.error());
-  loop_depth_ = loop_depth;
   out_ = outer;
   scopes_.pop_back();
   if (!flow) return flow.error();

@@ -103,7 +103,6 @@ private:
   std::optional<std::tm> now_;
   int64_t steps_left_;
   int depth_ = 0;
-  int loop_depth_ = 0;
   std::vector<Scope> scopes_;  // [0] holds the global variables
   Str output_;
   Str* out_ = &output_;

@@ -19,7 +19,7 @@ namespace kapitsa::text::jinja {
 struct Ast;
 
 struct RenderLimits {
-  int64_t max_steps = 50'000'000;       // nodes evaluated, plus list items and 16 bytes made
+  int64_t max_steps = 20'000'000;       // nodes evaluated, plus list items and 16 bytes made
   size_t max_bytes = size_t{64} << 20;  // of the output and of any one string
   int max_depth = 500;                  // nested statements, expressions and macro calls
 };

@@ -136,6 +136,7 @@ public:
 
   static bool hashable(const Value& key);
   const Value* find(std::string_view key) const;
+  const Value* find(const char* key) const { return find(std::string_view(key)); }
   const Value* find(const Value& key) const;  // null also for a key that is not hashable
   void set(const Value& key, Value value);    // key must be hashable
   bool erase(const Value& key);
@@ -154,7 +155,6 @@ private:
 struct LoopState {
   std::shared_ptr<const std::vector<Value>> items;
   size_t index0 = 0;
-  int depth0 = 0;
 };
 
 struct MacroData;  // jinja/runtime.h
