@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace kapitsa::backend::ref {
 namespace {
@@ -159,12 +158,7 @@ void run_op(Run& run, const plan::SelectBlocks& op) {
         score += std::max(dot(run.head(op.q, r, h), key), 0.0);
       scores.push_back(score / std::sqrt(static_cast<double>(op.q.dim)));
     }
-    std::vector<int32_t> order(static_cast<size_t>(n_blocks));
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, [&](int32_t a, int32_t b) {
-      return scores[static_cast<size_t>(a)] > scores[static_cast<size_t>(b)];
-    });
-    order.resize(static_cast<size_t>(std::min(n_blocks, op.budget)));
+    std::vector<int32_t> order = best_first(scores, std::min(n_blocks, op.budget));
     std::ranges::sort(order);
     if (n_tokens % op.ratio != 0) order.push_back(n_blocks);
     const auto out = run.ids(op.out, r);

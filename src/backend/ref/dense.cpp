@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace kapitsa::backend::ref {
 namespace {
@@ -33,6 +34,19 @@ double dot(std::span<const double> a, std::span<const double> b) {
   for (size_t i = 0; i < a.size(); ++i)
     sum += a[i] * b[i];
   return sum;
+}
+
+std::vector<int32_t> best_first(std::span<const double> values, int64_t n) {
+  const auto rank = [&](int32_t i) {
+    const double value = values[static_cast<size_t>(i)];
+    return std::isnan(value) ? -HUGE_VAL : value;
+  };
+  std::vector<int32_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(
+      order, [&](int32_t a, int32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; });
+  order.resize(static_cast<size_t>(n));
+  return order;
 }
 
 double activate(plan::Activation function, double x) {

@@ -21,17 +21,6 @@ std::vector<double> softmax(std::span<const double> x) {
   return p;
 }
 
-// Indexes of the n largest values, best first, ties to the lower index.
-std::vector<int32_t> best(std::span<const double> values, int32_t n) {
-  std::vector<int32_t> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](int32_t a, int32_t b) {
-    return values[static_cast<size_t>(a)] > values[static_cast<size_t>(b)];
-  });
-  order.resize(static_cast<size_t>(n));
-  return order;
-}
-
 // Leaves only the experts of the best groups: a group counts the sum of its two best scores.
 void drop_groups(const plan::Router& router, std::span<double> choice) {
   if (router.n_groups <= 1) return;
@@ -40,11 +29,11 @@ void drop_groups(const plan::Router& router, std::span<double> choice) {
   for (size_t g = 0; g < static_cast<size_t>(router.n_groups); ++g) {
     const auto group = choice.subspan(g * size, size);
     double score = 0.0;
-    for (const int32_t e : best(group, static_cast<int32_t>(std::min<size_t>(2, size))))
+    for (const int32_t e : best_first(group, static_cast<int32_t>(std::min<size_t>(2, size))))
       score += group[static_cast<size_t>(e)];
     group_scores.push_back(score);
   }
-  const std::vector<int32_t> kept = best(group_scores, router.top_groups);
+  const std::vector<int32_t> kept = best_first(group_scores, router.top_groups);
   for (size_t e = 0; e < choice.size(); ++e) {
     if (std::ranges::find(kept, static_cast<int32_t>(e / size)) == kept.end())
       choice[e] = -HUGE_VAL;
@@ -72,7 +61,7 @@ void run_op(Run& run, const plan::SelectExperts& op) {
       choice[e] += bias[e];
     drop_groups(router, choice);
 
-    const std::vector<int32_t> ids = best(choice, router.top_k);
+    const std::vector<int32_t> ids = best_first(choice, router.top_k);
     std::vector<double> weights;
     for (const int32_t e : ids)
       weights.push_back(scores[static_cast<size_t>(e)]);

@@ -72,6 +72,8 @@ std::vector<double> vector_or(const plan::Plan& plan, plan::WeightId id, int64_t
                               double otherwise);
 
 double dot(std::span<const double> a, std::span<const double> b);
+// Indexes of the n largest values, best first, ties to the lower index, NaN last.
+std::vector<int32_t> best_first(std::span<const double> values, int64_t n);
 double activate(plan::Activation function, double x);
 // Norm of one head in place; `weight` is empty (weightless) or as long as x.
 void normalise(std::span<double> x, std::span<const double> weight, double eps);

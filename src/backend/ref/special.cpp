@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace kapitsa::backend::ref {
 namespace {
@@ -68,11 +67,7 @@ void run_op(Run& run, const plan::TopLogits& op) {
   for (int32_t r = 0; r < run.n_rows(op.logits); ++r) {
     const auto logits = run.row(op.logits, r);
     const auto ids = run.ids(op.ids, r);
-    std::vector<int32_t> order(logits.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, [&](int32_t a, int32_t b) {
-      return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
-    });
+    const std::vector<int32_t> order = best_first(logits, std::ssize(ids));
     const double top = logits[static_cast<size_t>(order[0])];
     double sum = 0.0;
     for (const double logit : logits)
