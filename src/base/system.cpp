@@ -7,6 +7,7 @@
 #include <sys/sysctl.h>
 #else
 #include <sched.h>
+#include <sys/auxv.h>
 #endif
 
 #include <fmt/format.h>
@@ -209,6 +210,17 @@ Result<fs::path> data_folder(const DataFolderVariables& variables) {
   return fs::path(*variables.home) / "Library/Application Support/kapitsa";
 #else
   return fs::path(*variables.home) / ".local/share/kapitsa";
+#endif
+}
+
+bool has_arm_dot_product() {
+#if defined(__aarch64__) && defined(__APPLE__)
+  return true;  // every Apple chip that runs a supported system
+#elif defined(__aarch64__)
+  constexpr unsigned long kDotProduct = 1UL << 20;  // HWCAP_ASIMDDP
+  return (::getauxval(AT_HWCAP) & kDotProduct) != 0;
+#else
+  return false;
 #endif
 }
 

@@ -17,6 +17,9 @@ namespace kapitsa {
 // only get throttled). `root` is where /proc and /sys are found; tests give a made-up tree.
 int available_cores(const std::filesystem::path& root = "/");
 
+// Whether a 64-bit Arm processor has the dot product instructions of Armv8.2; false on others.
+bool has_arm_dot_product();
+
 struct MemoryInfo {
   int64_t total_bytes = 0;      // of the machine, or the limit of the container if that is lower
   int64_t available_bytes = 0;  // what can be taken without swapping, page cache included

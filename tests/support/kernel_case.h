@@ -19,7 +19,8 @@ struct KernelCase {
   double depth = 1;  // length of the longest sum, times steps that build on each other
   double unit =
       0x1p-24;  // rounding of the narrowest number on the way, e.g. 2^-11 for an f16 cache
-  // Relative to the largest value of the row, in ComputeMode::fast; 0: as in f32.
+  // Relative to the largest value of the row (of all rows, if a row has only a few values), in
+  // ComputeMode::fast; 0: as in f32.
   double fast_tolerance = 0.0;
 };
 
@@ -52,7 +53,7 @@ Result<Trace> run_script(backend::Device& device, const PlanBuilder& builder,
                          int32_t prefill_tokens, const ScriptOptions& options);
 
 // Empty when `found` is within `tolerance` of `expected`, relative to the largest finite value of
-// each row; NaN must meet NaN. Otherwise the first difference, in one line.
+// each row (see fast_tolerance); NaN must meet NaN. Otherwise the first difference, in one line.
 std::string first_difference(const Trace& expected, const Trace& found, double tolerance);
 
 // The tolerance of a case in f32.

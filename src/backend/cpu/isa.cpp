@@ -1,9 +1,12 @@
 #include "backend/cpu/isa.h"
 
+#include "base/system.h"
+
 namespace kapitsa::backend::cpu {
 
 Result<const Kernels*> choose_kernels(const std::string& force) {
-  const Kernels* const best_first[] = {avx512_kernels(), avx2_kernels(), neon_kernels(),
+  const Kernels* const best_first[] = {avx512_kernels(), avx2_kernels(),
+                                       has_arm_dot_product() ? neon_kernels() : nullptr,
                                        scalar_kernels()};
   std::string available;
   for (const Kernels* kernels : best_first) {

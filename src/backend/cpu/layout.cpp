@@ -1,7 +1,7 @@
 #include "backend/cpu/layout.h"
 
-#include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
+#include "base/huge_block.h"
 #include "weights/codec.h"
 
 #include <fmt/format.h>

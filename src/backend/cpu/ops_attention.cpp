@@ -1,9 +1,9 @@
 // The KV cache and attention over it. One work item is a (row, query head); its keys are cut at
 // multiples of kAttentionSplit positions, and the partial sums are merged in position order, so
 // that a row's result does not depend on the rest of the pass (invariant 1).
-#include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
 #include "base/half.h"
+#include "base/huge_block.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Routing: which experts a row uses, and the weighted sum of what they gave. The sum runs over
 // slots in rank order, whatever else the pass holds.
-#include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
+#include "base/huge_block.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Projections. Threads split the output columns. Plain weights are read where they are; block types
 // are decoded to f32, a few rows at a time, into the thread's scratch.
-#include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
+#include "base/huge_block.h"
 #include "weights/codec.h"
 
 #include <algorithm>

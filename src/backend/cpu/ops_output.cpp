@@ -1,6 +1,6 @@
 // From hidden rows to the few numbers that a sampler needs.
-#include "backend/cpu/memory.h"
 #include "backend/cpu/ops.h"
+#include "base/huge_block.h"
 
 #include <algorithm>
 #include <cmath>

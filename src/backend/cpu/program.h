@@ -6,7 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/context.h"
 #include "backend/cpu/layout.h"
-#include "backend/cpu/memory.h"
+#include "base/huge_block.h"
 
 #include <memory>
 #include <vector>

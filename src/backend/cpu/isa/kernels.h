@@ -50,7 +50,7 @@ struct Kernels {
   void (*softcap)(const float* in, float* out, int64_t n, float cap);
 };
 
-// nullptr where the machine or the build lacks the instructions.
+// nullptr where the build lacks the instructions, and for x86-64 also where the machine does.
 const Kernels* scalar_kernels();
 const Kernels* avx2_kernels();
 const Kernels* avx512_kernels();

@@ -4,9 +4,6 @@
 #if defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
 #include <arm_neon.h>
 #include <stddef.h>
-#ifdef __linux__
-#include <sys/auxv.h>
-#endif
 
 namespace kapitsa::backend::cpu {
 namespace {
@@ -19,19 +16,10 @@ constexpr int kRowBlock = 4;
 
 constexpr Kernels kTable = {"neon", linear, dot, add_scaled, exp_sum, activate, softcap};
 
-bool available() {
-#ifdef __linux__
-  constexpr unsigned long kAsimdDotProduct = 1UL << 20;  // HWCAP_ASIMDDP
-  return (getauxval(AT_HWCAP) & kAsimdDotProduct) != 0;
-#else
-  return true;  // every Apple chip that runs a supported system has them
-#endif
-}
-
 }  // namespace
 
 const Kernels* neon_kernels() {
-  return available() ? &kTable : nullptr;
+  return &kTable;
 }
 
 }  // namespace kapitsa::backend::cpu

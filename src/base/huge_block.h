@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kapitsa::backend::cpu {
+namespace kapitsa {
 
 // Owns one block, aligned to 64 bytes at least. Untouched parts take no memory.
 class HugeBlock {
@@ -39,4 +39,4 @@ constexpr int64_t round_up(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-}  // namespace kapitsa::backend::cpu
+}  // namespace kapitsa

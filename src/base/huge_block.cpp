@@ -1,4 +1,4 @@
-#include "backend/cpu/memory.h"
+#include "base/huge_block.h"
 
 #include <sys/mman.h>
 
@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace kapitsa::backend::cpu {
+namespace kapitsa {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;  // bytes
@@ -55,4 +55,4 @@ HugeBlock::~HugeBlock() {
   if (data_ != nullptr) munmap(data_, static_cast<size_t>(size_));
 }
 
-}  // namespace kapitsa::backend::cpu
+}  // namespace kapitsa
