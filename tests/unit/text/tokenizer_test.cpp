@@ -181,7 +181,7 @@ TEST(Tokenizer, invalidUtf8RoundTripsAsBytes) {
 
 TEST(Tokenizer, aByteThatTheVocabularyLacksIsDropped) {
   ByteVocabulary v({{"<|endoftext|>", TokenType::control}});
-  v.spec.tokens['x' - '!'] = "other";
+  v.spec.tokens['x'] = "other";
   v.spec.unk = 256;
   EXPECT_EQ(encode(make(v.spec), "axb").size(), 2u);
 }
