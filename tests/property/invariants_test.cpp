@@ -1,8 +1,10 @@
-// Invariants 1 and 4 of docs/architecture.md, bit for bit. A new architecture is one line in
+// Invariants 1, 2 and 4 of docs/architecture.md, bit for bit. A new architecture is one line in
 // kModels, a new backend or instruction set one in kDevices.
+#include "kapitsa/engine.h"
 #include "model/arch.h"
 #include "support/checkpoint_files.h"
 #include "support/plan_runner.h"
+#include "support/wait.h"
 
 #include <gtest/gtest.h>
 
@@ -234,6 +236,47 @@ TEST_P(Invariant, the_same_passes_twice_give_the_same_bits) {
     });
   }
   EXPECT_EQ(found[1], found[0]);
+}
+
+// Invariant 2, through the whole engine: a sampled answer is a function of the request alone.
+TEST_P(Invariant, sampled_answers_do_not_depend_on_neighbours_or_repetition) {
+  const auto& [model_case, device_case] = GetParam();
+  std::vector<Request> requests;
+  for (int32_t i = 0; i < kSequences; ++i) {
+    Request request;
+    request.prompt = TokenPrompt{random_tokens(2 + 23 * i)};
+    request.sampling = {.temperature = 0.5F + 0.25F * static_cast<float>(i % 4),
+                        .top_k = i % 2 == 0 ? 0 : 40,
+                        .top_p = i % 3 == 0 ? 1.0F : 0.9F,
+                        .repetition_penalty = i % 4 == 0 ? 1.3F : 1.0F,
+                        .seed = static_cast<uint64_t>(i / 2)};
+    request.max_tokens = 12;
+    request.ignore_eos = true;
+    requests.push_back(std::move(request));
+  }
+  const auto load = [&](int32_t max_sequences) {
+    auto engine =
+        Engine::load({.model = golden_path(model_case.file),
+                      .backend = device_case.backend,
+                      .max_sequences = max_sequences,
+                      .threads = 2,
+                      .isa = device_case.isa,
+                      .compute = device_case.compute == backend::ComputeMode::f32 ? Compute::f32
+                                                                                  : Compute::fast});
+    EXPECT_TRUE(engine.ok()) << engine.error().message;
+    return engine.ok() ? std::move(*engine) : nullptr;
+  };
+  const auto alone = load(1);
+  const auto together = load(kSequences);
+  ASSERT_NE(alone, nullptr);
+  ASSERT_NE(together, nullptr);
+  const std::vector<Answered> answers = answer_all(*together, requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Answered single = answer(*alone, requests[i]);
+    ASSERT_TRUE(single.finished) << single.error;
+    EXPECT_EQ(answers[i].tokens, single.tokens) << "request " << i;
+    EXPECT_EQ(answer(*together, requests[i]).tokens, single.tokens) << "request " << i << ", again";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Invariant,
