@@ -6,11 +6,17 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 namespace kapitsa::test {
 
 struct KernelParam {
   DeviceUnderTest device;
   KernelGroup group;
+
+  friend void PrintTo(const KernelParam& param, std::ostream* out) {
+    *out << param.device.name << " " << param.group.op;
+  }
 };
 
 class KernelTest : public testing::TestWithParam<KernelParam> {};

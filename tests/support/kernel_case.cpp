@@ -117,13 +117,24 @@ double tolerance_of(const KernelCase& kernel_case) {
   return kernel_case.unit * (16.0 + 4.0 * std::sqrt(kernel_case.depth));
 }
 
-std::vector<DeviceUnderTest> devices_under_test() {
-  std::vector<DeviceUnderTest> devices = {{"Ref", "ref", {}, true}};
-  for (const backend::BackendEntry& entry : backend::backends()) {
-    std::string name = entry.name;
-    name[0] = static_cast<char>(name[0] - 'a' + 'A');
-    devices.push_back({name, entry.name, {}, false});
-  }
+const std::vector<DeviceUnderTest>& devices_under_test() {
+  static const std::vector<DeviceUnderTest> devices = [] {
+    std::vector<DeviceUnderTest> known = {
+        {"Ref", "ref", {}, true, true},
+        {"CpuScalar", "cpu", {0, "scalar"}, true, false},
+        {"CpuAvx2", "cpu", {0, "avx2"}, false, false},
+        {"CpuAvx512", "cpu", {0, "avx512"}, false, false},
+        {"CpuNeon", "cpu", {0, "neon"}, false, false},
+    };
+    for (const backend::BackendEntry& entry : backend::backends()) {
+      const std::string name = entry.name;
+      if (name != "cpu") known.push_back({name, name, {}, false, false});
+    }
+    std::erase_if(known, [](const DeviceUnderTest& device) {
+      return !device.must_open && !backend::open_device(device.backend, device.options);
+    });
+    return known;
+  }();
   return devices;
 }
 

@@ -59,14 +59,17 @@ std::string first_difference(const Trace& expected, const Trace& found, double t
 // The tolerance of a case in f32.
 double tolerance_of(const KernelCase& kernel_case);
 
-// The backends that cases run on. `complete`: it opens on every machine and has every primitive, so
-// that an op it refuses is a failure and not a skip.
+// What the cases run on: the reference, and every backend of the build that opens here, the CPU
+// once for each of its instruction sets. `must_open`: one that does not open is listed all the
+// same, and its tests fail. `complete`: it has every primitive, so that an op it refuses is a
+// failure and not a skip.
 struct DeviceUnderTest {
   std::string name;  // of the test
   std::string backend;
   backend::DeviceOptions options;
+  bool must_open = false;
   bool complete = false;
 };
-std::vector<DeviceUnderTest> devices_under_test();
+const std::vector<DeviceUnderTest>& devices_under_test();
 
 }  // namespace kapitsa::test
