@@ -66,7 +66,7 @@ TEST(TokenizerGolden, tinyModelsTokenizeTheirPrompts) {
   }
 }
 
-class SmolLm2 : public testing::Test {
+class SmolLm2Text : public testing::Test {
 protected:
   void SetUp() override {
     const char* path = std::getenv("KAPITSA_TEST_MODEL");
@@ -78,7 +78,7 @@ protected:
   std::optional<Tokenizer> tokenizer_;
 };
 
-TEST_F(SmolLm2, tokenizesAndDecodesLikeTheReference) {
+TEST_F(SmolLm2Text, tokenizesAndDecodesLikeTheReference) {
   const auto all = cases("smollm2_tokens.json");
   ASSERT_GE(all.size(), 200u);
   for (const jinja::Value& item : all) {
@@ -93,7 +93,7 @@ TEST_F(SmolLm2, tokenizesAndDecodesLikeTheReference) {
   }
 }
 
-TEST_F(SmolLm2, rendersChatsLikeTheReference) {
+TEST_F(SmolLm2Text, rendersChatsLikeTheReference) {
   const auto chat =
       expect(ChatTemplate::parse(expect(checkpoint_->string("tokenizer.chat_template"))));
   for (const jinja::Value& item : cases("smollm2_chat.json")) {

@@ -18,7 +18,7 @@
 namespace kapitsa::text::jinja {
 
 struct List;
-struct Dict;
+class Dict;
 struct Function;
 struct LoopState;
 
