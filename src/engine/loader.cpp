@@ -1,7 +1,7 @@
 #include "engine/loader.h"
 
 #include "engine/scheduler.h"
-#include "weights/gguf.h"
+#include "weights/open.h"
 
 #include <fmt/format.h>
 
@@ -57,8 +57,17 @@ std::string main_dtype(const plan::Plan& plan) {
 int64_t weight_bytes(const plan::Plan& plan) {
   int64_t bytes = 0;
   for (const plan::Weight& weight : plan.weights())
-    bytes += static_cast<int64_t>(weight.data.size());
+    bytes += static_cast<int64_t>(weight.data.size() + weight.scales.size() + weight.biases.size());
+  for (const plan::Weight& weight : plan.weights())
+    for (const auto expert : weight.expert_data)
+      bytes += static_cast<int64_t>(expert.size());
   return bytes;
+}
+
+// The name of a GGUF file without its extension, or of a folder, which may contain dots.
+std::string file_name(const weights::Checkpoint& file) {
+  if (file.format() == weights::Format::gguf) return file.path().stem().string();
+  return (file.path() / "").parent_path().filename().string();
 }
 
 std::string gibibytes(int64_t bytes) {
@@ -88,7 +97,7 @@ void describe(Loaded& loaded) {
   info.name = loaded.file->string_or("general.name", "").ok()
                   ? *loaded.file->string_or("general.name", "")
                   : std::string();
-  if (info.name.empty()) info.name = loaded.file->path().stem().string();
+  if (info.name.empty()) info.name = file_name(*loaded.file);
   info.architecture = model.architecture;
   info.quantisation = main_dtype(model.plan);
   info.backend = loaded.device->info().backend + " (" + loaded.device->info().name + ")";
@@ -139,7 +148,7 @@ Result<Loaded> load(const LoadOptions& options) {
   Loaded loaded;
 
   report("reading the file", 0.0);
-  KAPITSA_ASSIGN(weights::Checkpoint file, weights::read_gguf(options.model));
+  KAPITSA_ASSIGN(weights::Checkpoint file, weights::open_checkpoint(options.model));
   loaded.file = std::make_unique<weights::Checkpoint>(std::move(file));
   KAPITSA_ASSIGN(model::Model model,
                  model::load_model(*loaded.file, {.kv_dtype = kv_dtype(options.kv_type)}));

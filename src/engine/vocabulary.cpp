@@ -73,6 +73,12 @@ bool Vocabulary::is_stop(int32_t token) const {
 }
 
 Result<Vocabulary> read_vocabulary(const weights::Checkpoint& file) {
+  if (file.format() != weights::Format::gguf) {
+    return Error{ErrorCode::unsupported,
+                 file.path().string() +
+                     ": the tokenizer of a model folder (tokenizer.json) is not supported yet; "
+                     "use a GGUF file of the model"};
+  }
   TokenizerSpec spec;
   KAPITSA_ASSIGN(spec.model, tokenizer_model(file));
   KAPITSA_ASSIGN(spec.pre, file.string_or("tokenizer.ggml.pre", ""));

@@ -18,8 +18,8 @@ struct Vocabulary {
   bool is_stop(int32_t token) const;
 };
 
-// From the metadata of a GGUF file. A file without a tokenizer, or with one of an unknown kind, is
-// an error that names the key.
+// From the metadata of a GGUF file; folders are refused. A file without a tokenizer, or with one of
+// an unknown kind, is an error that names the key.
 Result<Vocabulary> read_vocabulary(const weights::Checkpoint& file);
 
 }  // namespace kapitsa::engine

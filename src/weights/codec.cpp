@@ -184,7 +184,7 @@ Error unsupported(DType dtype) {
 }  // namespace
 
 bool can_dequantise(DType dtype) {
-  return dequantise(dtype, {}, {}).ok();
+  return dtype_bytes(dtype, 0).has_value() && dequantise(dtype, {}, {}).ok();
 }
 
 Status dequantise(DType dtype, std::span<const std::byte> blocks, std::span<float> out) {

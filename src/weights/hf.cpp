@@ -110,6 +110,10 @@ Result<std::optional<MlxModule>> find_mlx_module(const Checkpoint& checkpoint,
   module.weight = checkpoint.find(fmt::format("{}.weight", path));
   module.biases = checkpoint.find(fmt::format("{}.biases", path));
   std::string prefix = fmt::format("quantization.{}", path);
+  if (checkpoint.find(fmt::format("{}.global_scale", path)) != nullptr)
+    return Error{ErrorCode::unsupported,
+                 fmt::format("{}: module {}: global scales of nvfp4 are not supported",
+                             checkpoint.path().string(), quote(path))};
   const bool has_own = checkpoint.has(prefix + ".bits") || checkpoint.has(prefix + ".group_size") ||
                        checkpoint.has(prefix + ".mode");
   if (!has_own) prefix = "quantization";

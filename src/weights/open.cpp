@@ -38,7 +38,11 @@ Result<std::vector<fs::path>> gguf_models(const fs::path& folder) {
 
 Result<Checkpoint> open_checkpoint(const fs::path& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return read_gguf(path);
+  if (!fs::is_directory(path, ignored)) {
+    const bool of_folder = path.extension() == ".safetensors" && fs::exists(path, ignored);
+    if (!of_folder) return read_gguf(path);
+    return read_hf(path.has_parent_path() ? path.parent_path() : ".");
+  }
   if (fs::exists(path / "config.json", ignored)) return read_hf(path);
   KAPITSA_ASSIGN(const std::vector<fs::path> models, gguf_models(path));
   if (models.size() == 1) return read_gguf(models.front());

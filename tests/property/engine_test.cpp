@@ -35,6 +35,15 @@ Request request_of(int32_t n_prompt, int32_t max_tokens) {
   return request;
 }
 
+TEST(Engine, a_model_folder_is_refused_until_its_tokenizer_can_be_read) {
+  const auto engine = Engine::load({.model = golden_path("llama_hf"), .backend = "ref"});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::unsupported);
+  EXPECT_NE(engine.error().message.find("llama_hf: the tokenizer of a model folder"),
+            std::string::npos)
+      << engine.error().message;
+}
+
 TEST(Engine, answers_have_the_length_that_was_asked_for) {
   const auto engine = load();
   ASSERT_NE(engine, nullptr);

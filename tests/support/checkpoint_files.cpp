@@ -1,6 +1,6 @@
 #include "support/checkpoint_files.h"
 
-#include "weights/gguf.h"
+#include "weights/open.h"
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ std::vector<T> values(const weights::Checkpoint& file, const std::string& name, 
 }  // namespace
 
 weights::Checkpoint read_test_checkpoint(const std::filesystem::path& path) {
-  auto file = weights::read_gguf(path);
+  auto file = weights::open_checkpoint(path);
   KAPITSA_CHECK(file.ok(), file.error().message.c_str());
   return std::move(*file);
 }

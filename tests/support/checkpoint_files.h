@@ -9,8 +9,9 @@
 
 namespace kapitsa::test {
 
-// tests/golden/data/<name>; aborts the test program when it cannot be read.
+// A file or folder of any format; aborts the test program when it cannot be read.
 weights::Checkpoint read_test_checkpoint(const std::filesystem::path& path);
+// tests/golden/data/<name>.
 std::filesystem::path golden_path(const std::string& name);
 
 std::vector<float> floats(const weights::Checkpoint& file, const std::string& tensor);

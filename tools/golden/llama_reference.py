@@ -1,21 +1,19 @@
 """The reference for llama-architecture GGUF files: the file's own weights in transformers' LlamaForCausalLM.
 
 Owns reading such a file, its tokenizer, the model in float32 (transformers untouched, eager attention) and in
-float64, and the small helpers that write expected values as GGUF. It shares no code with the engine.
+float64 (exact.py). It shares no code with the engine.
 Invariant: every number comes from dequantised tensors of the file that the engine is given, never from the values
 that were quantised into it.
 """
-
-import hashlib
-import types
 
 import gguf
 import numpy as np
 import torch
 from gguf.quants import dequantize
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+import exact
 
 TOKEN_TYPE_CONTROL = int(gguf.TokenType.CONTROL)
 
@@ -135,7 +133,7 @@ class LlamaFile:
         model.model.rotary_emb.inv_freq = frequencies.float()
         model = model.eval().to(dtype)
         if dtype == torch.float64:
-            _make_exact(model, frequencies)
+            exact.make_exact(model, frequencies)
         return model
 
     def tokenizer(self, parse_special=True):
@@ -165,90 +163,3 @@ class LlamaFile:
             add_generation_prompt=add_generation_prompt,
             tokenize=False,
         )
-
-
-def _attention_f64(module, query, key, value, attention_mask, scaling, **_):
-    """softmax(q k^T * scaling) v with a causal mask; transformers' eager path does its softmax in float32."""
-    key = key.repeat_interleave(module.num_key_value_groups, dim=1)
-    value = value.repeat_interleave(module.num_key_value_groups, dim=1)
-    scores = query @ key.transpose(2, 3) * scaling  # (1, n_head, n_query, n_key)
-    n_query, n_key = scores.shape[-2:]
-    future = torch.ones(n_query, n_key, dtype=torch.bool).triu(n_key - n_query + 1)
-    weights = scores.masked_fill(future, float("-inf")).softmax(dim=-1)
-    return (weights @ value).transpose(1, 2).contiguous(), weights
-
-
-def _rms_norm_f64(self, x):
-    return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
-
-
-def _make_exact(model, frequencies):
-    """Replaces the three places where LlamaForCausalLM drops to float32 inside: softmax, norms and rope angles."""
-    AttentionInterface.register("exact_f64", _attention_f64)
-    model.config._attn_implementation = "exact_f64"
-    for module in model.modules():
-        if isinstance(module, LlamaRMSNorm):
-            module.forward = types.MethodType(_rms_norm_f64, module)
-
-    def rotary(x, position_ids):
-        angles = position_ids[..., None].double() * frequencies
-        angles = torch.cat((angles, angles), dim=-1)
-        return angles.cos(), angles.sin()
-
-    model.model.rotary_emb.forward = rotary
-
-
-@torch.no_grad()
-def run(model, tokens):
-    """Logits [n, vocab] and the residual stream of the last position [n_layer + 2, n_embd].
-
-    Row 0 is the embedding, row i the output of block i - 1, the last row the output of the final norm.
-    """
-    rows = []
-    watched = [model.model.embed_tokens, *model.model.layers, model.model.norm]
-
-    def record(_module, _args, output):
-        rows.append((output[0] if isinstance(output, tuple) else output)[0, -1].clone())
-
-    hooks = [module.register_forward_hook(record) for module in watched]
-    logits = model(torch.tensor([list(tokens)]), use_cache=False).logits[0]
-    for hook in hooks:
-        hook.remove()
-    return logits, torch.stack(rows)
-
-
-@torch.no_grad()
-def greedy(model, prompt, n_tokens, stop_ids=()):
-    """Arg-max continuation: ids and, for each, how far the best logit lies above the second best."""
-    ids, gaps, cache, step = [], [], None, list(prompt)
-    while len(ids) < n_tokens and not (ids and ids[-1] in stop_ids):
-        out = model(torch.tensor([step]), cache=cache, use_cache=True)
-        cache = out.cache
-        top = out.logits[0, -1].topk(2)
-        ids.append(int(top.indices[0]))
-        gaps.append(float(top.values[0] - top.values[1]))
-        step = ids[-1:]
-    return ids, gaps
-
-
-def sha256_of(path):
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
-
-
-def write_golden(path, metadata, tensors):
-    """A GGUF of architecture "golden": metadata under "golden.", tensors float32 or int32 (row major)."""
-    writer = gguf.GGUFWriter(path, "golden")
-    add = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}
-    for key, value in metadata.items():
-        add[type(value)]("golden." + key, value)
-    for name, values in tensors.items():
-        if isinstance(values, torch.Tensor):
-            values = values.numpy()
-        values = np.asarray(values)
-        kind = np.int32 if values.dtype.kind == "i" else np.float32
-        writer.add_tensor(name, np.ascontiguousarray(values, dtype=kind))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()

@@ -10,6 +10,7 @@ import argparse
 import numpy as np
 import torch
 
+import exact
 import llama_reference as reference
 
 N_TOKENS = 500
@@ -32,7 +33,7 @@ CHATS = [
 def text_results(file, model, text):
     tokens = file.tokenizer().encode(text).ids
     assert len(tokens) == N_TOKENS, f"the text has {len(tokens)} tokens, not {N_TOKENS}"
-    logits, hidden = reference.run(model, tokens)
+    logits, hidden = exact.run(model, tokens)
     logsumexp = logits.logsumexp(dim=-1)
     next_ids = torch.tensor(tokens[1:])
     nll = logsumexp[:-1] - logits[:-1].gather(1, next_ids[:, None])[:, 0]
@@ -63,7 +64,7 @@ def chat_results(file, model):
     for i, messages in enumerate(CHATS):
         text = file.chat_text(messages, add_generation_prompt=True)
         prompt = tokenizer.encode(text).ids
-        ids, gaps = reference.greedy(model, prompt, N_GREEDY, [file.meta["tokenizer.ggml.eos_token_id"]])
+        ids, gaps = exact.greedy(model, prompt, N_GREEDY, [file.meta["tokenizer.ggml.eos_token_id"]])
         answer = tokenizer.decode(ids, skip_special_tokens=False)
         metadata[f"greedy.{i}.prompt_text"] = text
         metadata[f"greedy.{i}.answer_text"] = answer
@@ -86,12 +87,12 @@ def main():
         text = text_file.read()
     model = file.model(torch.float64)
     metadata, tensors, logits = text_results(file, model, text)
-    single, _ = reference.run(file.model(torch.float32), tensors["tokens"])
+    single, _ = exact.run(file.model(torch.float32), tensors["tokens"])
     metadata["f32_max_abs_diff"] = float((single.double() - logits).abs().max())
     print(f"perplexity {metadata['perplexity']:.5f}, float32 differs by {metadata['f32_max_abs_diff']:.1e}")
     chat_metadata, chat_tensors = chat_results(file, model)
-    source = {"model": file.meta["general.name"], "model_sha256": reference.sha256_of(args.model)}
-    reference.write_golden(args.out, source | metadata | chat_metadata, tensors | chat_tensors)
+    source = {"model": file.meta["general.name"], "model_sha256": exact.sha256_of(args.model)}
+    exact.write_golden(args.out, source | metadata | chat_metadata, tensors | chat_tensors)
 
 
 if __name__ == "__main__":

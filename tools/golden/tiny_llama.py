@@ -18,6 +18,7 @@ from gguf import GGMLQuantizationType as Q
 from gguf.quants import quantize
 from tokenizers import pre_tokenizers
 
+import exact
 import llama_reference as reference
 
 PROMPT = 'Then she wrote: "the engine reads 1024 rows";\n\tna\u00efve, all at once. \u4f60\u597d!'
@@ -221,28 +222,12 @@ def write_model(path, variant):
 
 def write_expected(path, model_path):
     file = reference.LlamaFile(model_path)
-    tokens = file.tokenizer().encode(PROMPT).ids
-    exact = file.model(torch.float64)
-    logits, hidden = reference.run(exact, tokens)
-    single, _ = reference.run(file.model(torch.float32), tokens)
-    ids, gaps = reference.greedy(exact, tokens, 16)
-    difference = float((single.double() - logits).abs().max())
     metadata = {
         "model": os.path.basename(model_path),
-        "model_sha256": reference.sha256_of(model_path),
+        "model_sha256": exact.sha256_of(model_path),
         "prompt_text": PROMPT,
-        "logits_std": float(logits.std()),
-        "f32_max_abs_diff": difference,
     }
-    tensors = {
-        "tokens": np.array(tokens),
-        "logits": logits,
-        "hidden": hidden,
-        "greedy.tokens": np.array(ids),
-        "greedy.gap": np.array(gaps),
-    }
-    reference.write_golden(path, metadata, tensors)
-    print(f"{path}: {len(tokens)} tokens, logits std {logits.std():.3f}, f32 differs by {difference:.1e}")
+    exact.write_expected(path, file.model, file.tokenizer().encode(PROMPT).ids, metadata)
 
 
 def main():

@@ -28,7 +28,8 @@ Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options
   const RopeConfig rope = read_rope(reader, attention_config.head_dim);
   ExpertsConfig experts_config = read_experts(reader, hidden);
   experts_config.router.score = plan::RouterScore::softmax;
-  experts_config.router.renormalise = reader.flag_or({"", "norm_topk_prob"}, true);
+  // The default of transformers; GGUF has no key for it, published models all say true.
+  experts_config.router.renormalise = reader.flag_or({"", "norm_topk_prob"}, reader.is_gguf());
   check_every_layer_is_sparse(reader);
   KAPITSA_TRY(reader.status());
 

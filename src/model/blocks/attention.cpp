@@ -22,18 +22,24 @@ constexpr TensorName kKNorm = {"blk.{}.attn_k_norm.weight",
 }  // namespace
 
 AttentionConfig read_attention(ConfigReader& reader) {
+  constexpr Key kHidden = {"embedding_length", "hidden_size"};
   constexpr Key kKvHeads = {"attention.head_count_kv", "num_key_value_heads"};
+  constexpr Key kHeadDim = {"attention.key_length", "head_dim"};
   AttentionConfig config;
-  config.hidden = reader.count({"embedding_length", "hidden_size"}, 1 << 20);
+  config.hidden = reader.count(kHidden, 1 << 20);
   config.n_heads = reader.count({"attention.head_count", "num_attention_heads"}, 4096);
   config.n_kv_heads = reader.count_or(kKvHeads, config.n_heads, config.n_heads);
-  config.head_dim = reader.count_or({"attention.key_length", "head_dim"},
-                                    std::max(config.hidden / config.n_heads, 1), 4096);
+  config.head_dim = reader.count_or(kHeadDim, std::max(config.hidden / config.n_heads, 1), 4096);
   config.norm_eps = reader.number({"attention.layer_norm_rms_epsilon", "rms_norm_eps"}, 0.0, 1.0);
   if (config.n_heads % config.n_kv_heads != 0) {
     reader.refuse(ErrorCode::corrupt_file, kKvHeads,
                   "a divisor of " + std::to_string(config.n_heads),
                   std::to_string(config.n_kv_heads));
+  }
+  if (!reader.has(kHeadDim) && config.hidden % config.n_heads != 0) {
+    reader.refuse(ErrorCode::corrupt_file, kHidden,
+                  "a multiple of " + std::to_string(config.n_heads) + " heads",
+                  std::to_string(config.hidden));
   }
   return config;
 }

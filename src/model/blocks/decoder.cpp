@@ -20,6 +20,7 @@ DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
   DecoderConfig config;
   config.n_layers = reader.count({"block_count", "num_hidden_layers"}, 1000);
   config.context = reader.count({"context_length", "max_position_embeddings"}, 1 << 28);
+  config.may_be_tied = reader.flag_or({"", "tie_word_embeddings"}, true);
   const bool gguf = reader.is_gguf();
   const std::string_view name = gguf ? kEmbedding.gguf : kEmbedding.hf;
   const weights::Tensor* table = reader.file().find(name);
@@ -38,7 +39,8 @@ DecoderWeights bind_decoder(Binder& binder, const DecoderConfig& config, int32_t
   DecoderWeights w;
   w.embedding = binder.matrix(kEmbedding, config.n_vocab, hidden);
   w.output_norm = binder.vector(kOutputNorm, hidden);
-  w.output = binder.has(kOutput) ? binder.matrix(kOutput, config.n_vocab, hidden) : w.embedding;
+  const bool tied = config.may_be_tied && !binder.has(kOutput);
+  w.output = tied ? w.embedding : binder.matrix(kOutput, config.n_vocab, hidden);
   return w;
 }
 

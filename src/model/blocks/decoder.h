@@ -10,7 +10,8 @@ namespace kapitsa::model {
 struct DecoderConfig {
   int32_t n_layers = 0;
   int32_t n_vocab = 0;
-  int32_t context = 0;  // tokens
+  int32_t context = 0;      // tokens
+  bool may_be_tied = true;  // without an output matrix, the embedding serves as one
 };
 
 // n_vocab is the embedding's: metadata may leave it out or count only the tokens in use.

@@ -22,7 +22,10 @@ ExpertsConfig read_experts(ConfigReader& reader, int32_t hidden) {
   ExpertsConfig config;
   config.hidden = hidden;
   config.width = reader.count({"expert_feed_forward_length", "moe_intermediate_size"}, 1 << 20);
-  config.router.n_experts = reader.count({"expert_count", "num_experts"}, 65536);
+  // transformers 5 writes num_local_experts where versions before wrote num_experts.
+  constexpr Key kRenamed = {"", "num_local_experts"};
+  config.router.n_experts =
+      reader.count(reader.has(kRenamed) ? kRenamed : Key{"expert_count", "num_experts"}, 65536);
   config.router.top_k =
       reader.count({"expert_used_count", "num_experts_per_tok"}, config.router.n_experts);
   return config;

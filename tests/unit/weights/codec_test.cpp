@@ -85,6 +85,7 @@ TEST(CodecTest, unsupported_type_is_named) {
   EXPECT_THAT(status.error().message, ::testing::HasSubstr("iq2_xxs"));
   EXPECT_FALSE(can_dequantise(DType::iq3_s));
   EXPECT_FALSE(can_dequantise(DType::i32));
+  EXPECT_FALSE(can_dequantise(DType::grouped));
   EXPECT_TRUE(can_dequantise(DType::nvfp4));
   EXPECT_TRUE(can_dequantise(DType::f64));
 }

@@ -243,6 +243,14 @@ TEST_F(MlxModuleTest, tensors_that_do_not_fit_are_refused) {
   EXPECT_THAT(error(), HasSubstr("module 'm': expected rows of 8 words for 2 groups of 32 values"));
 }
 
+TEST_F(MlxModuleTest, global_scales_are_refused) {
+  configure(R"({"mode": "nvfp4"})");
+  add("m.weight", DType::u32, {3, 8, 16});
+  add("m.scales", DType::u8, {3, 8, 8});
+  add("m.global_scale", DType::f32, {3});
+  EXPECT_THAT(error(), HasSubstr("module 'm': global scales of nvfp4 are not supported"));
+}
+
 TEST_F(MlxModuleTest, missing_biases_are_refused) {
   configure(R"({"group_size": 64, "bits": 4})");
   add("m.weight", DType::u32, {8, 16});

@@ -51,6 +51,17 @@ TEST_F(OpenTest, config_makes_a_folder_a_hugging_face_model) {
   EXPECT_EQ(model->format(), Format::hf);
 }
 
+TEST_F(OpenTest, safetensors_file_stands_for_its_folder) {
+  test::SafetensorsWriter().write(folder_ / "model.safetensors");
+  EXPECT_THAT(open_checkpoint(folder_ / "model.safetensors").error().message,
+              HasSubstr("config.json"));
+  ASSERT_TRUE(write_file_atomic(folder_ / "config.json", "{\"model_type\": \"llama\"}").ok());
+  const auto model = open_checkpoint(folder_ / "model.safetensors");
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(model->path(), folder_);
+  EXPECT_EQ(open_checkpoint(folder_ / "absent.safetensors").error().code, ErrorCode::not_found);
+}
+
 TEST_F(OpenTest, folder_without_one_clear_model_is_an_error) {
   EXPECT_THAT(open_checkpoint(folder_).error().message, HasSubstr("found neither"));
   GgufWriter().write(folder_ / "a.gguf");

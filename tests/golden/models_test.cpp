@@ -1,0 +1,114 @@
+// Tiny random checkpoints against transformers in double precision (tests/golden/README.md): the
+// whole prompt, the prompt cut on the grid, and token by token, on every backend in f32. A new
+// checkpoint is one line in kCases.
+#include "model/arch.h"
+#include "support/checkpoint_files.h"
+#include "support/plan_runner.h"
+
+#include <gtest/gtest.h>
+
+namespace kapitsa::test {
+namespace {
+
+// Above what float32 loses (4e-6), below the smallest mistake that was tried (8e-5).
+constexpr double kTolerance = 2e-5;
+
+struct GoldenCase {
+  const char* checkpoint;  // a file or folder of tests/golden/data
+  const char* golden;
+};
+constexpr GoldenCase kCases[] = {
+    {"llama_f32.gguf", "llama_f32.golden.gguf"},
+    {"llama_wide_head.gguf", "llama_wide_head.golden.gguf"},
+    {"llama_untied_bias.gguf", "llama_untied_bias.golden.gguf"},
+    {"llama_rope_llama3.gguf", "llama_rope_llama3.golden.gguf"},
+    {"llama_rope_linear.gguf", "llama_rope_linear.golden.gguf"},
+    {"llama_kquant.gguf", "llama_kquant.golden.gguf"},
+    {"llama_hf", "llama_hf.golden.gguf"},
+    {"llama_hf_llama3", "llama_hf_llama3.golden.gguf"},
+    {"llama_mlx", "llama_mlx.golden.gguf"},
+    {"qwen3_bf16.gguf", "qwen3_hf.golden.gguf"},
+    {"qwen3_hf", "qwen3_hf.golden.gguf"},
+    {"qwen3_mlx_mixed", "qwen3_mlx_mixed.golden.gguf"},
+    {"qwen3_mlx_mxfp4", "qwen3_mlx_mxfp4.golden.gguf"},
+    {"qwen3_moe_bf16.gguf", "qwen3_moe_hf.golden.gguf"},
+    {"qwen3_moe_hf", "qwen3_moe_hf.golden.gguf"},
+    {"qwen3_moe_mlx", "qwen3_moe_mlx.golden.gguf"},
+};
+
+class ModelGolden : public testing::TestWithParam<std::tuple<GoldenCase, const char*>> {
+protected:
+  void SetUp() override {
+    const auto& [golden_case, backend_name] = GetParam();
+    model_file_.emplace(read_test_checkpoint(golden_path(golden_case.checkpoint)));
+    const auto golden = read_test_checkpoint(golden_path(golden_case.golden));
+    tokens_ = integers(golden, "tokens");
+    expected_ = floats(golden, "logits");
+    auto model = model::load_model(*model_file_, {.kv_dtype = DType::f32});
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    model_.emplace(std::move(*model));
+    ASSERT_TRUE(plan::validate(model_->plan).ok());
+    auto device = backend::open_device(backend_name, {.n_threads = 2});
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    device_ = std::move(*device);
+    auto runner = PlanRunner::open(*device_, model_->plan);
+    // A backend may lack a weight format, but not the reference.
+    if (!runner && runner.error().code == ErrorCode::unsupported &&
+        std::string_view(backend_name) != "ref") {
+      GTEST_SKIP() << runner.error().message;
+    }
+    ASSERT_TRUE(runner.ok()) << runner.error().message;
+    runner_.emplace(std::move(*runner));
+  }
+
+  void append_logits(std::vector<float>& found) {
+    const auto rows = runner_->read(model_->plan.logits);
+    ASSERT_TRUE(rows.ok()) << rows.error().message;
+    found.insert(found.end(), rows->begin(), rows->end());
+  }
+
+  std::optional<weights::Checkpoint> model_file_;
+  std::vector<int32_t> tokens_;
+  std::vector<float> expected_;
+  std::optional<model::Model> model_;
+  std::unique_ptr<backend::Device> device_;
+  std::optional<PlanRunner> runner_;
+};
+
+TEST_P(ModelGolden, whole_prompt) {
+  ASSERT_TRUE(runner_->prefill(0, tokens_).ok());
+  std::vector<float> found;
+  append_logits(found);
+  EXPECT_LT(relative_error(found, expected_), kTolerance);
+}
+
+TEST_P(ModelGolden, prompt_cut_on_the_grid) {
+  const std::span<const int32_t> tokens = tokens_;
+  std::vector<float> found;
+  ASSERT_TRUE(runner_->prefill(0, tokens.first(64)).ok());
+  append_logits(found);
+  ASSERT_TRUE(runner_->prefill(0, tokens.subspan(64)).ok());
+  append_logits(found);
+  EXPECT_LT(relative_error(found, expected_), kTolerance);
+}
+
+TEST_P(ModelGolden, token_by_token) {
+  std::vector<float> found;
+  for (const int32_t token : tokens_) {
+    ASSERT_TRUE(runner_->decode({{.sequence = 0, .tokens = {token}, .parents = {}}}).ok());
+    append_logits(found);
+    ASSERT_TRUE(runner_->accept(0, {0}).ok());
+  }
+  EXPECT_LT(relative_error(found, expected_), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, ModelGolden,
+                         testing::Combine(testing::ValuesIn(kCases), testing::Values("ref", "cpu")),
+                         [](const auto& param) {
+                           const std::filesystem::path path = std::get<0>(param.param).checkpoint;
+                           const std::string format = path.has_extension() ? "_gguf" : "";
+                           return path.stem().string() + format + "_on_" + std::get<1>(param.param);
+                         });
+
+}  // namespace
+}  // namespace kapitsa::test
