@@ -84,6 +84,8 @@ struct Try {
   int64_t length = -1;  // Content-Length
   int64_t received = 0;
   bool started = false;
+  bool stalled = false;
+  std::chrono::steady_clock::time_point last_sign = std::chrono::steady_clock::now();
   Status receiver_status;
 
   bool successful() const { return response.status >= 200 && response.status < 300; }
@@ -150,7 +152,9 @@ Status Try::start() {
 }
 
 size_t on_header(char* data, size_t size, size_t n, void* user) {
-  static_cast<Try*>(user)->take_header({data, size * n});
+  auto& transfer = *static_cast<Try*>(user);
+  transfer.take_header({data, size * n});
+  transfer.last_sign = std::chrono::steady_clock::now();
   return size * n;
 }
 
@@ -164,12 +168,16 @@ size_t on_body(char* data, size_t size, size_t n, void* user) {
   }
   if (!transfer.receiver_status) return 0;
   transfer.received += static_cast<int64_t>(size * n);
+  transfer.last_sign = std::chrono::steady_clock::now();
   return size * n;
 }
 
+// Comes at least about once a second; what it returns ends the transfer.
 int on_tick(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-  const auto& cancelled = static_cast<Try*>(user)->options.cancelled;
-  return cancelled && cancelled() ? 1 : 0;
+  auto& transfer = *static_cast<Try*>(user);
+  const HttpOptions& options = transfer.options;
+  transfer.stalled = std::chrono::steady_clock::now() - transfer.last_sign > options.stall_timeout;
+  return transfer.stalled || (options.cancelled && options.cancelled()) ? 1 : 0;
 }
 
 CurlPointer<curl_slist> set_options(CURL* curl, const HttpRequest& request, Try& transfer) {
@@ -184,8 +192,6 @@ CurlPointer<curl_slist> set_options(CURL* curl, const HttpRequest& request, Try&
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_USERAGENT, options.user_agent.c_str());
   set(CURLOPT_CONNECTTIMEOUT, static_cast<long>(options.connect_timeout.count()));
-  set(CURLOPT_LOW_SPEED_LIMIT, 1L);
-  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(options.stall_timeout.count()));
   if (!options.ca_file.empty()) set(CURLOPT_CAINFO, options.ca_file.c_str());
   // libcurl sends a token that it is given this way to the first host only.
   if (!request.bearer_token.empty()) {
@@ -257,6 +263,10 @@ Outcome judge(CURLcode code, const char* details, const HttpRequest& request, co
     if (!transfer.receiver_status) return {Verdict::fatal, transfer.receiver_status.error()};
     return fail(Verdict::fatal, text);
   case CURLE_ABORTED_BY_CALLBACK:
+    if (transfer.stalled)
+      return fail(Verdict::transient,
+                  fmt::format("stalled: nothing came for {} s, after {} bytes",
+                              transfer.options.stall_timeout.count(), transfer.received));
     return {Verdict::fatal, {ErrorCode::cancelled, "the download was stopped"}};
   case CURLE_COULDNT_RESOLVE_HOST:
   case CURLE_COULDNT_RESOLVE_PROXY:
@@ -275,9 +285,8 @@ Outcome judge(CURLcode code, const char* details, const HttpRequest& request, co
                 fmt::format("the connection was cut after {} of {} bytes ({})", transfer.received,
                             transfer.length < 0 ? "?" : std::to_string(transfer.length), text));
   case CURLE_OPERATION_TIMEDOUT:
-    return fail(Verdict::transient,
-                fmt::format("stalled: nothing came for {} s, after {} bytes",
-                            transfer.options.stall_timeout.count(), transfer.received));
+    return fail(Verdict::offline,
+                fmt::format("no connection within {} s", transfer.options.connect_timeout.count()));
   case CURLE_TOO_MANY_REDIRECTS:
     return fail(Verdict::fatal, fmt::format("more than {} redirects", kMaxRedirects));
   case CURLE_UNSUPPORTED_PROTOCOL:
