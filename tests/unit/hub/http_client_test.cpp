@@ -95,8 +95,8 @@ TEST(HttpClient, denied_and_missing_say_what_to_do) {
        {std::pair(401, "access denied (HTTP 401) (gated here); set HF_TOKEN"),
         std::pair(403, "access denied (HTTP 403) (gated here); set HF_TOKEN"),
         std::pair(404, "not there (HTTP 404) (gated here); look")}) {
-    const FakeServer server([status = status](const FakeRequest&) {
-      return FakeReply{.status = status, .headers = {{"X-Error-Message", "gated here"}}};
+    const FakeServer server([code = status](const FakeRequest&) {
+      return FakeReply{.status = code, .headers = {{"X-Error-Message", "gated here"}}};
     });
     const auto text = get(server.url("/page"));
     ASSERT_FALSE(text);
