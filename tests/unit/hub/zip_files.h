@@ -32,7 +32,7 @@ inline std::string deflated(const std::string& content) {
 
 inline void put(std::string& out, uint64_t value, int n_bytes) {
   for (int i = 0; i < n_bytes; ++i)
-    out.push_back(static_cast<char>(value >> (8 * i)));
+    out.push_back(i < 8 ? static_cast<char>(value >> (8 * i)) : '\0');
 }
 
 // With `zip64`, sizes and offsets are in ZIP64 fields though they would fit.
