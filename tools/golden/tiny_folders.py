@@ -157,9 +157,8 @@ def write_source(folder, model):
         for name, parameter in network.named_parameters():
             if name.endswith("experts.gate_up_proj"):
                 for e in range(parameter.shape[0]):
-                    own = name.replace("gate_up_proj", f"{e}.")
-                    halves = [random_parameter(model, own + kind + ".weight", (model.width, model.hidden)) for kind in ("gate_proj", "up_proj")]
-                    parameter[e] = torch.cat(halves)
+                    own = [name.replace("gate_up_proj", f"{e}.{half}_proj.weight") for half in ("gate", "up")]
+                    parameter[e] = torch.cat([random_parameter(model, n, (model.width, model.hidden)) for n in own])
             elif name.endswith("experts.down_proj"):
                 for e in range(parameter.shape[0]):
                     own = name.replace("down_proj", f"{e}.down_proj.weight")
@@ -240,7 +239,8 @@ def write(model, out, llama_cpp, work):
     metadata = {"model": model.name, "prompt_text": tiny_llama.PROMPT}
     for path in sorted(folder.glob("*.safetensors")):
         metadata["model_sha256." + path.name] = exact.sha256_of(path)
-    exact.write_expected(out / f"{model.name}.golden.gguf", lambda dtype: reference.make_model(config, state, dtype), tokens, metadata)
+    golden = out / f"{model.name}.golden.gguf"
+    exact.write_expected(golden, lambda dtype: reference.make_model(config, state, dtype), tokens, metadata)
 
 
 def main():
