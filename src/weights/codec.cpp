@@ -116,7 +116,8 @@ void decode(const BlockQ6_K& b, float* out) {
     const uint8_t byte = b.ql[64 * half + 32 * (part % 2) + l];
     const int low = (byte >> (4 * (part / 2))) & 15;
     const int high = (b.qh[32 * half + l] >> (2 * part)) & 3;
-    const float d = f16_to_f32(b.d) * static_cast<float>(b.scales[i / 16]);
+    const int8_t scale = b.scales[i / 16];
+    const float d = f16_to_f32(b.d) * static_cast<float>(scale);
     out[i] = d * static_cast<float>((low | (high << 4)) - 32);
   }
 }

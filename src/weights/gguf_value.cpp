@@ -76,7 +76,7 @@ Result<Value> read_numbers(ByteCursor& cursor, std::string_view key, uint64_t co
                             fmt::format("expected integers below 2^63 in the array of {}, found {}",
                                         value_of(key), value));
     }
-    wide = static_cast<Wide>(value);
+    wide = static_cast<Wide>(value);  // NOLINT(bugprone-signed-char-misuse): i8 is a number here
   }
   return Value(std::move(values));
 }

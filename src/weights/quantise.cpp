@@ -138,8 +138,9 @@ void encode(const float* x, BlockQ6_K& b) {
   b.d = f32_to_f16(std::fabs(largest(scales, 16)) / 127.0f);
   const float d = f16_to_f32(b.d);
   for (int i = 0; i < 256; ++i) {
-    b.scales[i / 16] = static_cast<int8_t>(round_to(scales[i / 16] * inverse(d), -127, 127));
-    const float step = inverse(d * static_cast<float>(b.scales[i / 16]));
+    const int scale = round_to(scales[i / 16] * inverse(d), -127, 127);
+    b.scales[i / 16] = static_cast<int8_t>(scale);
+    const float step = inverse(d * static_cast<float>(scale));
     const int q = round_to(x[i] * step, -32, 31) + 32;
     const int half = i / 128;
     const int part = i % 128 / 32;

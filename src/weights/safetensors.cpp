@@ -37,6 +37,7 @@ Result<Parts> split(std::span<const std::byte> bytes, const std::string& file) {
 // Tensors may touch but not share bytes.
 Status check_overlaps(const SafetensorsHeader& header, const std::string& file) {
   std::vector<const SafetensorsHeader::Entry*> order;
+  order.reserve(header.entries.size());
   for (const auto& entry : header.entries)
     order.push_back(&entry);
   std::sort(order.begin(), order.end(),
