@@ -50,7 +50,12 @@ void Detokenizer::push(int32_t id, std::string& out) {
   const TokenType type = tokenizer_->token_type(id);
   const bool is_control = type == TokenType::control || type == TokenType::unknown;
   if (is_control && !options_.show_control) return;
-  stream_.push(tokenizer_->token_bytes(id), out);
+  std::string_view bytes = tokenizer_->token_bytes(id);
+  if (drop_space_ && !bytes.empty()) {
+    if (bytes.front() == ' ') bytes.remove_prefix(1);
+    drop_space_ = false;
+  }
+  stream_.push(bytes, out);
 }
 
 std::string detokenize(const Tokenizer& tokenizer, std::span<const int32_t> ids,

@@ -29,11 +29,15 @@ class Detokenizer {
 public:
   struct Options {
     bool show_control = false;  // write control tokens by name
+    // The first token starts the text: the space that the tokenizer puts there is left out. Not for
+    // text that continues other text.
+    bool at_start = false;
   };
 
   explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
   Detokenizer(const Tokenizer& tokenizer, Options options)
-      : tokenizer_(&tokenizer), options_(options) {}
+      : tokenizer_(&tokenizer), options_(options),
+        drop_space_(options.at_start && tokenizer.strips_first_space()) {}
 
   // Appends what can be shown after this token; often nothing, or text of tokens before it.
   void push(int32_t id, std::string& out);
@@ -42,6 +46,7 @@ public:
 private:
   const Tokenizer* tokenizer_;
   Options options_;
+  bool drop_space_ = false;
   Utf8Stream stream_;
 };
 

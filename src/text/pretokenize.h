@@ -4,8 +4,8 @@
 #pragma once
 
 #include "base/result.h"
+#include "text/regex.h"
 
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,17 +38,16 @@ class Pretokenizer {
 public:
   static Result<Pretokenizer> compile(std::span<const SplitRule> rules);
 
-  Pretokenizer();
-  Pretokenizer(Pretokenizer&&) noexcept;
-  Pretokenizer& operator=(Pretokenizer&&) noexcept;
-  ~Pretokenizer();
-
   // Appends the pieces of `text`, which must be valid UTF-8. Fails when a pattern needs more
   // backtracking than the regex library allows.
   Status split(std::string_view text, std::vector<std::string_view>& pieces) const;
 
 private:
-  struct Rule;
+  struct Rule {
+    Regex regex;
+    SplitBehaviour behaviour;
+    bool invert;
+  };
   std::vector<Rule> rules_;
 };
 

@@ -1,9 +1,9 @@
-// Encoding in three steps: special tokens are cut out where they are allowed, the rest is cut into
-// pieces by the pre-tokenizer, and each piece is merged. Owns the checks of a TokenizerSpec. Bytes
-// that are not valid UTF-8 skip the pre-tokenizer and go through the byte alphabet.
+// Encoding: special tokens are cut out where they are allowed, what lies between is normalized, cut
+// into pieces by the pre-tokenizer, and each piece goes through the model. Bytes that are not valid
+// UTF-8 are pieces of their own.
 #include "text/tokenizer.h"
 
-#include "text/byte_alphabet.h"
+#include "text/unicode.h"
 #include "text/utf8.h"
 
 #include <fmt/format.h>
@@ -14,32 +14,7 @@ namespace kapitsa::text {
 
 namespace {
 
-constexpr size_t kMaxTextBytes = size_t{1} << 30;       // positions are 32 bits wide
-constexpr size_t kMaxTokens = size_t{1} << 24;          // 60 times the largest vocabulary known
-constexpr size_t kMaxSpecialTokenBytes = size_t{4096};  // bounds the work at one text position
-
-Error corrupt(std::string message) {
-  return {ErrorCode::corrupt_file, "tokenizer: " + std::move(message)};
-}
-
-// A borrowed token may be long or hold anything; this is for messages only.
-std::string quoted(std::string_view token) {
-  std::string out;
-  for (const char c : token.substr(0, 40))
-    out += static_cast<uint8_t>(c) < 0x20 || c == 0x7F ? fmt::format("\\x{:02X}", c)
-                                                       : std::string(1, c);
-  return fmt::format("'{}{}'", out, token.size() > 40 ? "..." : "");
-}
-
-bool is_markup(std::string_view token) {
-  return token.size() > 2 && ((token.front() == '<' && token.back() == '>') ||
-                              (token.front() == '[' && token.back() == ']'));
-}
-
-Status check_id(const char* name, int32_t id, size_t n_tokens) {
-  if (id >= -1 && (id < 0 || static_cast<size_t>(id) < n_tokens)) return {};
-  return corrupt(fmt::format("{} token id is {}, expected below {}", name, id, n_tokens));
-}
+constexpr size_t kMaxTextBytes = size_t{1} << 30;  // positions are 32 bits wide
 
 // The untrusted byte ranges of joined segments, in order.
 class UntrustedRanges {
@@ -61,114 +36,24 @@ private:
   std::vector<std::pair<size_t, size_t>> ranges_;
 };
 
+bool word_ends(std::string_view text) {
+  size_t begin = text.size();
+  for (size_t n = 1; n <= 4 && n <= text.size(); ++n) {
+    begin = text.size() - n;
+    if ((static_cast<unsigned char>(text[begin]) & 0xC0) != 0x80) break;
+  }
+  if (begin == text.size()) return false;
+  const Utf8Step step = utf8_decode(text, begin);
+  return step.valid && is_word(step.codepoint);
+}
+
+bool word_starts(std::string_view text) {
+  if (text.empty()) return false;
+  const Utf8Step step = utf8_decode(text, 0);
+  return step.valid && is_word(step.codepoint);
+}
+
 }  // namespace
-
-Result<Tokenizer> Tokenizer::create(const TokenizerSpec& spec) {
-  if (spec.model != TokenizerModel::bpe_bytes)
-    return Error{ErrorCode::unsupported, "tokenizer: only byte-level BPE is supported"};
-  const size_t n = spec.tokens.size();
-  if (n == 0 || n > kMaxTokens)
-    return corrupt(fmt::format("{} tokens, expected 1 to {}", n, kMaxTokens));
-  if (!spec.types.empty() && spec.types.size() != n)
-    return corrupt(fmt::format("{} token types for {} tokens", spec.types.size(), n));
-  if (!spec.scores.empty() && spec.scores.size() != n)
-    return corrupt(fmt::format("{} scores for {} tokens", spec.scores.size(), n));
-  KAPITSA_TRY(check_id("bos", spec.bos, n));
-  KAPITSA_TRY(check_id("eos", spec.eos, n));
-  KAPITSA_TRY(check_id("eot", spec.eot, n));
-  KAPITSA_TRY(check_id("unknown", spec.unk, n));
-  KAPITSA_TRY(check_id("padding", spec.pad, n));
-
-  Tokenizer t;
-  t.model_ = spec.model;
-  t.bos_ = spec.bos;
-  t.eos_ = spec.eos;
-  t.eot_ = spec.eot;
-  t.unk_ = spec.unk;
-  t.pad_ = spec.pad;
-  t.add_bos_ = spec.add_bos && spec.bos >= 0;
-  t.add_eos_ = spec.add_eos && spec.eos >= 0;
-  // Llama 3 files carry this flag in tokenizer.json; GGUF has it only through the name.
-  t.ignore_merges_ = spec.ignore_merges || (spec.split.empty() && implies_ignore_merges(spec.pre));
-
-  const std::vector<SplitRule> rules =
-      spec.split.empty() ? pretokenizer_rules(spec.pre) : spec.split;
-  if (rules.empty())
-    return Error{ErrorCode::unsupported,
-                 fmt::format("tokenizer: unknown pre-tokenizer {}", quoted(spec.pre))};
-  KAPITSA_ASSIGN(t.pretokenizer_, Pretokenizer::compile(rules));
-  KAPITSA_TRY(t.load_tokens(spec));
-  return t;
-}
-
-Status Tokenizer::load_tokens(const TokenizerSpec& spec) {
-  const size_t n = spec.tokens.size();
-  types_ = spec.types.empty() ? std::vector<TokenType>(n, TokenType::normal) : spec.types;
-  everywhere_.resize(n);
-  TokenMap by_text(n);
-  for (size_t i = 0; i < n; ++i) {
-    const std::string_view token = spec.tokens[i];
-    const auto id = static_cast<int32_t>(i);
-    by_text.emplace(token, id);
-    std::string decoded(token);
-    switch (types_[i]) {
-    case TokenType::normal:
-    case TokenType::byte:
-      if (auto bytes = alphabet_to_bytes(token)) decoded = std::move(*bytes);
-      break;
-    case TokenType::unused: break;
-    case TokenType::unknown:
-    case TokenType::control:
-    case TokenType::user_defined:
-      if (token.size() > kMaxSpecialTokenBytes)
-        return corrupt(fmt::format("special token {} has {} bytes, expected at most {}", id,
-                                   token.size(), kMaxSpecialTokenBytes));
-      everywhere_[i] = types_[i] == TokenType::user_defined && !is_markup(token);
-      special_.add(token, id);
-      break;
-    default:
-      return corrupt(
-          fmt::format("token {} has type {}, expected 1 to 6", id, static_cast<int>(types_[i])));
-    }
-    bytes_.insert(bytes_.end(), decoded.begin(), decoded.end());
-    ends_.push_back(bytes_.size());
-  }
-  byte_ids_.fill(-1);
-  for (int32_t id = 0; id < n_tokens(); ++id) {
-    if (token_type(id) != TokenType::normal && token_type(id) != TokenType::byte) continue;
-    const std::string_view bytes = token_bytes(id);
-    if (bytes.size() == 1 && byte_ids_[static_cast<uint8_t>(bytes[0])] < 0)
-      byte_ids_[static_cast<uint8_t>(bytes[0])] = id;
-    if (ignore_merges_) by_bytes_.emplace(bytes, id);
-  }
-  return load_merges(spec, by_text);
-}
-
-Status Tokenizer::load_merges(const TokenizerSpec& spec, const TokenMap& by_text) {
-  merges_ = MergeTable(spec.merges.size());
-  std::string merged;
-  for (size_t rank = 0; rank < spec.merges.size(); ++rank) {
-    const std::string_view merge = spec.merges[rank];
-    const size_t space = merge.find(' ', 1);
-    if (space == std::string_view::npos)
-      return corrupt(
-          fmt::format("merge {} is {}, expected two tokens and a space", rank, quoted(merge)));
-    const std::string_view left = merge.substr(0, space);
-    const std::string_view right = merge.substr(space + 1);
-    merged.assign(left);
-    merged += right;
-    const auto l = by_text.find(left);
-    const auto r = by_text.find(right);
-    const auto m = by_text.find(merged);
-    if (l == by_text.end() || r == by_text.end() || m == by_text.end())
-      return corrupt(fmt::format("merge {} is {}, but {} is not a token", rank, quoted(merge),
-                                 quoted(l == by_text.end()   ? left
-                                        : r == by_text.end() ? right
-                                                             : merged)));
-    merges_.add(l->second, r->second, {static_cast<int32_t>(rank), m->second});
-  }
-  return {};
-}
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool trusted,
                                                const EncodeOptions& options) const {
@@ -192,20 +77,61 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::span<const Segment> segments
   std::vector<int32_t> ids;
   if (options.add_special && add_bos_) ids.push_back(bos_);
   const auto accept = [&](const SpecialTokens::Match& match) {
-    return found_everywhere(match.id) ||
+    return added_[static_cast<size_t>(match.id)].everywhere ||
            !untrusted.overlaps(match.begin, match.begin + match.length);
   };
-  size_t done = 0;
-  while (done < text.size()) {
-    const auto match = special_.find(text, done, accept);
-    const size_t end = match ? match->begin : text.size();
-    KAPITSA_TRY(encode_plain(std::string_view(text).substr(done, end - done), ids));
-    if (!match) break;
-    ids.push_back(match->id);
-    done = match->begin + match->length;
-  }
+  const auto on_text = [&](size_t begin, size_t end) {
+    return encode_section(std::string_view(text).substr(begin, end - begin), begin == 0,
+                          !untrusted.overlaps(begin, end), ids);
+  };
+  KAPITSA_TRY(cut_at_tokens(special_, text, accept, on_text, ids));
   if (options.add_special && add_eos_) ids.push_back(eos_);
   return ids;
+}
+
+template <typename Accept, typename TextSink>
+Status Tokenizer::cut_at_tokens(const SpecialTokens& tokens, std::string_view text,
+                                const Accept& accept, const TextSink& on_text,
+                                std::vector<int32_t>& ids) const {
+  size_t done = 0;
+  for (size_t from = 0; from < text.size();) {
+    const auto match = tokens.find(text, from, accept);
+    if (!match) break;
+    const Added& token = added_[static_cast<size_t>(match->id)];
+    size_t begin = match->begin;
+    size_t end = match->begin + match->length;
+    from = end;
+    if (token.single_word && (word_ends(text.substr(0, begin)) || word_starts(text.substr(end))))
+      continue;
+    if (token.lstrip && begin > done) begin -= trailing_spaces(text.substr(done, begin - done));
+    if (token.rstrip) end += leading_spaces(text.substr(end));
+    if (begin > done) KAPITSA_TRY(on_text(done, begin));
+    ids.push_back(token.id);
+    // As in the reference, the search goes on in front of the white space that was taken along.
+    done = end;
+  }
+  if (done < text.size()) KAPITSA_TRY(on_text(done, text.size()));
+  return {};
+}
+
+Status Tokenizer::encode_section(std::string_view text, bool at_start, bool trusted,
+                                 std::vector<int32_t>& ids) const {
+  std::string normalized;
+  if (!normalizer_.empty()) {
+    KAPITSA_ASSIGN(normalized, normalizer_.apply(std::string(text), at_start));
+    text = normalized;
+  }
+  const auto accept = [&](const SpecialTokens::Match& match) {
+    return trusted || added_[static_cast<size_t>(match.id)].everywhere;
+  };
+  const auto on_text = [&](size_t begin, size_t end) -> Status {
+    const std::string_view part = text.substr(begin, end - begin);
+    if (preparer_.empty()) return encode_plain(part, ids);
+    KAPITSA_ASSIGN(const std::string prepared,
+                   preparer_.apply(std::string(part), at_start && begin == 0));
+    return encode_plain(prepared, ids);
+  };
+  return cut_at_tokens(special_normalized_, text, accept, on_text, ids);
 }
 
 Status Tokenizer::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
@@ -233,15 +159,54 @@ void Tokenizer::encode_piece(std::string_view piece, std::vector<int32_t>& symbo
       return;
     }
   }
+  if (model_ == TokenizerModel::unigram) {
+    std::vector<Unigram::Piece> pieces;
+    unigram_.encode(piece, pieces);
+    for (const auto& [id, begin, length] : pieces) {
+      if (id >= 0)
+        ids.push_back(id);
+      else if (!append_bytes(piece.substr(begin, length), ids) && unk_ >= 0)
+        ids.push_back(unk_);
+    }
+    return;
+  }
   symbols.clear();
-  for (const char c : piece) {
-    // Some vocabularies lack bytes that text hardly ever has. Like the reference implementation,
-    // such a byte is dropped: the unknown token is often a control token, which user text must not
-    // become.
-    const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
-    if (id >= 0) symbols.push_back(id);
+  if (model_ == TokenizerModel::spm_bpe) {
+    append_codepoints(piece, symbols);
+  } else {
+    for (const char c : piece) {
+      // Some vocabularies lack bytes that text hardly ever has. Like the reference implementation,
+      // such a byte is dropped: the unknown token is often a control token, which user text must
+      // not become.
+      const int32_t id = byte_ids_[static_cast<uint8_t>(c)];
+      if (id >= 0) symbols.push_back(id);
+    }
   }
   bpe_merge(merges_, symbols, ids);
+}
+
+void Tokenizer::append_codepoints(std::string_view piece, std::vector<int32_t>& symbols) const {
+  bool after_unknown = false;
+  for (size_t pos = 0; pos < piece.size();) {
+    const Utf8Step step = utf8_decode(piece, pos);
+    const auto known = step.valid ? codepoint_ids_.find(step.codepoint) : codepoint_ids_.end();
+    if (known != codepoint_ids_.end()) {
+      symbols.push_back(known->second);
+      after_unknown = false;
+    } else if (!append_bytes(piece.substr(pos, step.length), symbols) && unk_ >= 0) {
+      if (!fuse_unk_ || !after_unknown) symbols.push_back(unk_);
+      after_unknown = true;
+    }
+    pos += step.length;
+  }
+}
+
+bool Tokenizer::append_bytes(std::string_view text, std::vector<int32_t>& ids) const {
+  const auto id_of = [this](char c) { return byte_ids_[static_cast<uint8_t>(c)]; };
+  if (std::any_of(text.begin(), text.end(), [&](char c) { return id_of(c) < 0; })) return false;
+  for (const char c : text)
+    ids.push_back(id_of(c));
+  return true;
 }
 
 std::string_view Tokenizer::token_bytes(int32_t id) const {
@@ -256,9 +221,13 @@ TokenType Tokenizer::token_type(int32_t id) const {
 }
 
 int32_t Tokenizer::find_special(std::string_view text) const {
-  const auto match = special_.find(
-      text, 0, [&](const auto& m) { return m.begin == 0 && m.length == text.size(); });
-  return match ? match->id : -1;
+  const auto whole = [&](const SpecialTokens::Match& match) {
+    return match.begin == 0 && match.length == text.size();
+  };
+  for (const SpecialTokens* tokens : {&special_, &special_normalized_})
+    if (const auto match = tokens->find(text, 0, whole))
+      return added_[static_cast<size_t>(match->id)].id;
+  return -1;
 }
 
 }  // namespace kapitsa::text

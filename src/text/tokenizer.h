@@ -5,22 +5,26 @@
 
 #include "base/result.h"
 #include "text/bpe.h"
+#include "text/normalize.h"
 #include "text/pretokenize.h"
 #include "text/special_tokens.h"
+#include "text/unigram.h"
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace kapitsa::text {
 
 enum class TokenizerModel : uint8_t {
   bpe_bytes,  // GPT-2 byte-level BPE: ranks from `merges`
-  spm_bpe,    // SentencePiece BPE: ranks from `scores`
+  spm_bpe,    // BPE over code points: ranks from `merges`, or from `scores` as in SentencePiece
   unigram,    // SentencePiece unigram
 };
 
@@ -34,15 +38,31 @@ enum class TokenType : uint8_t {
   byte = 6,
 };
 
+// A token that is looked for in the text before anything else.
+struct AddedToken {
+  int32_t id = -1;
+  std::string_view text;
+  bool special = false;      // a control token: hidden in output, never made from user text
+  bool single_word = false;  // only between characters that are not word characters
+  bool lstrip = false;       // takes the white space on its left with it
+  bool rstrip = false;
+  bool normalized = false;  // looked for after normalization, itself normalized
+};
+
 // Borrowed strings must live until Tokenizer::create returns. An id of -1 means there is none.
 struct TokenizerSpec {
   TokenizerModel model = TokenizerModel::bpe_bytes;
-  std::string pre;               // name of a known pre-tokenizer, used when `split` is empty
-  std::vector<SplitRule> split;  // rules from tokenizer.json, instead of `pre`
-  std::vector<std::string_view> tokens;  // by id, spelled as in the file
-  std::vector<TokenType> types;          // empty: all normal
-  std::vector<std::string_view> merges;  // "left right", best first
-  std::vector<float> scores;             // by id
+  std::string pre;  // name of a known pre-tokenizer, used by bpe_bytes when `split` is not given
+  std::optional<std::vector<SplitRule>> split;  // from tokenizer.json; empty: text is not cut
+  std::vector<std::string_view> tokens;         // by id, spelled as in the file
+  std::vector<TokenType> types;                 // empty: all normal
+  std::vector<std::string_view> merges;         // "left right", best first
+  std::vector<std::pair<std::string_view, std::string_view>> merge_pairs;  // instead of `merges`
+  std::vector<double> scores;                                              // by id
+  // From tokenizer.json. Without it, tokens of type control, unknown and user_defined are found.
+  std::optional<std::vector<AddedToken>> added;
+  std::vector<NormalizeRule> normalize;  // before `normalized` added tokens are looked for
+  std::vector<NormalizeRule> prepare;    // after that, before the text is cut
   int32_t bos = -1;
   int32_t eos = -1;
   int32_t eot = -1;
@@ -50,8 +70,11 @@ struct TokenizerSpec {
   int32_t pad = -1;
   bool add_bos = false;
   bool add_eos = false;
+  // GGUF: spm_bpe and unigram write a space in front of text and after each special token.
   bool add_space_prefix = false;
-  bool ignore_merges = false;  // a piece that is itself a token is not split
+  bool strip_first_space = false;  // decoding drops the space that encoding put in front
+  bool ignore_merges = false;      // a piece that is itself a token is not split
+  bool fuse_unk = true;            // unknown code points that follow each other are one token
 };
 
 // A piece of text with its origin. `trusted` is for template text; false for what a user, a tool or
@@ -95,27 +118,58 @@ public:
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
 
+  // Whether a decoded text starts with a space that its original did not have.
+  bool strips_first_space() const { return strip_first_space_; }
+
 private:
   using TokenMap = std::unordered_map<std::string_view, int32_t>;
+  struct Added {
+    int32_t id;
+    bool everywhere;  // found in untrusted text too
+    bool single_word;
+    bool lstrip;
+    bool rstrip;
+  };
 
   Tokenizer() = default;
-  Status load_tokens(const TokenizerSpec& spec);
+
+  // tokenizer_load.cpp
+  Status load_rules(const TokenizerSpec& spec);
+  Status load_tokens(const TokenizerSpec& spec, const TokenMap& by_text);
+  Result<std::string> decoded_token(const TokenizerSpec& spec, int32_t id) const;
+  void load_symbols(const TokenizerSpec& spec);
+  Status load_added(const TokenizerSpec& spec);
   Status load_merges(const TokenizerSpec& spec, const TokenMap& by_text);
-  bool found_everywhere(int32_t id) const { return everywhere_[static_cast<size_t>(id)]; }
+  Status load_merges_from_scores(const TokenizerSpec& spec, const TokenMap& by_text);
+
+  // tokenizer.cpp
+  template <typename Accept, typename TextSink>
+  Status cut_at_tokens(const SpecialTokens& tokens, std::string_view text, const Accept& accept,
+                       const TextSink& on_text, std::vector<int32_t>& ids) const;
+  Status encode_section(std::string_view text, bool at_start, bool trusted,
+                        std::vector<int32_t>& ids) const;
   Status encode_plain(std::string_view text, std::vector<int32_t>& ids) const;
   void encode_piece(std::string_view piece, std::vector<int32_t>& symbols,
                     std::vector<int32_t>& ids) const;
+  void append_codepoints(std::string_view piece, std::vector<int32_t>& symbols) const;
+  // The byte tokens of text that has no other token; false, and nothing, when one is missing.
+  bool append_bytes(std::string_view text, std::vector<int32_t>& ids) const;
 
   TokenizerModel model_ = TokenizerModel::bpe_bytes;
   std::vector<char> bytes_;   // bytes of all tokens, back to back
   std::vector<size_t> ends_;  // by id: end in bytes_
   std::vector<TokenType> types_;
-  std::vector<bool> everywhere_;         // by id: found in untrusted text too
-  TokenMap by_bytes_;                    // normal tokens, for ignore_merges; views into bytes_
+  TokenMap by_bytes_;                    // normal tokens, for ignore_merges; into bytes_
   std::array<int32_t, 256> byte_ids_{};  // -1: the vocabulary lacks the byte
+  std::unordered_map<char32_t, int32_t> codepoint_ids_;  // spm_bpe: tokens of one code point
   MergeTable merges_;
+  Unigram unigram_;
+  Normalizer normalizer_;
+  Normalizer preparer_;
   Pretokenizer pretokenizer_;
-  SpecialTokens special_;
+  std::vector<Added> added_;
+  SpecialTokens special_;             // in raw text; ids are places in added_
+  SpecialTokens special_normalized_;  // in normalized text
   int32_t bos_ = -1;
   int32_t eos_ = -1;
   int32_t eot_ = -1;
@@ -123,7 +177,9 @@ private:
   int32_t pad_ = -1;
   bool add_bos_ = false;
   bool add_eos_ = false;
+  bool strip_first_space_ = false;
   bool ignore_merges_ = false;
+  bool fuse_unk_ = true;
 };
 
 }  // namespace kapitsa::text

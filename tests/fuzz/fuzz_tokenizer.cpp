@@ -82,7 +82,8 @@ void hostile_vocabulary(std::string_view data) {
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.starts_with('~')) {
-      spec.split.push_back({std::string(line.substr(1)), static_cast<SplitBehaviour>(end % 5)});
+      if (!spec.split) spec.split.emplace();
+      spec.split->push_back({std::string(line.substr(1)), static_cast<SplitBehaviour>(end % 5)});
     } else if (line.find(' ', 1) != std::string_view::npos) {
       spec.merges.push_back(line);
     } else {

@@ -48,20 +48,20 @@ struct Expr {
 
 struct Stmt {
   enum class Kind : uint8_t {
-    data,       // text
-    output,     // expr
-    if_,        // branches; body of the else branch in else_body
-    for_,       // for target in expr if condition: body, else_body
-    set,        // target = expr
-    set_block,  // target = rendered body, through filter if not null
-    macro,      // name(params): body
-    filter,     // expr (a filter chain) over body
-    with,       // targets[i] = values[i]: body
-    group,      // body
-    break_,
-    continue_,
-    call_,  // expr called with `caller`, which renders body
-    do_,    // expr for its effect
+    data,         // text
+    output,       // expr
+    conditional,  // branches; body of the else branch in else_body
+    loop,         // for target in expr if condition: body, else_body
+    set,          // target = expr
+    set_block,    // target = rendered body, through filter if not null
+    macro,        // name(params): body
+    filter,       // expr (a filter chain) over body
+    with,         // targets[i] = values[i]: body
+    group,        // body
+    break_loop,
+    continue_loop,
+    call_block,  // expr called with `caller`, which renders body
+    evaluate,    // expr for its effect
   };
   struct Branch {
     const Expr* condition;

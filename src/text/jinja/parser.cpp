@@ -525,7 +525,7 @@ private:
       return &s;
     }
     if (name == "do") {
-      Stmt& s = stmt(Stmt::Kind::do_, line);
+      Stmt& s = stmt(Stmt::Kind::evaluate, line);
       KAPITSA_ASSIGN(s.expr, parse_tuple());
       KAPITSA_TRY(expect(TokenKind::block_end));
       return &s;
@@ -533,13 +533,13 @@ private:
     if (name == "break" || name == "continue") {
       if (n_loops_ == 0) return template_error(line, fmt::format("'{}' outside of a loop", name));
       KAPITSA_TRY(expect(TokenKind::block_end));
-      return &stmt(name == "break" ? Stmt::Kind::break_ : Stmt::Kind::continue_, line);
+      return &stmt(name == "break" ? Stmt::Kind::break_loop : Stmt::Kind::continue_loop, line);
     }
     return template_error(line, fmt::format("unknown tag '{}'", name));
   }
 
   Result<const Stmt*> parse_if(int line) {
-    Stmt& s = stmt(Stmt::Kind::if_, line);
+    Stmt& s = stmt(Stmt::Kind::conditional, line);
     while (true) {
       Stmt::Branch branch{};
       KAPITSA_ASSIGN(branch.condition, parse_tuple(false, false));
@@ -593,7 +593,7 @@ private:
   }
 
   Result<const Stmt*> parse_for(int line) {
-    Stmt& s = stmt(Stmt::Kind::for_, line);
+    Stmt& s = stmt(Stmt::Kind::loop, line);
     KAPITSA_ASSIGN(s.target, parse_target(false, "in"));
     KAPITSA_TRY(expect_name("in"));
     KAPITSA_ASSIGN(s.expr, parse_tuple(false, false, "recursive"));
@@ -672,7 +672,7 @@ private:
   }
 
   Result<const Stmt*> parse_call_block(int line) {
-    Stmt& s = stmt(Stmt::Kind::call_, line);
+    Stmt& s = stmt(Stmt::Kind::call_block, line);
     s.name = "caller";
     if (is_op("(")) KAPITSA_TRY(parse_params(s.params));
     KAPITSA_ASSIGN(s.expr, parse_unary(true));

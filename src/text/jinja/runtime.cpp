@@ -77,6 +77,14 @@ Runtime::~Runtime() {
   }
 }
 
+Error Runtime::error(std::string message) {
+  // raise_exception() can be given anything.
+  std::replace_if(
+      message.begin(), message.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; },
+      ' ');
+  return {ErrorCode::invalid_argument, std::move(message)};
+}
+
 Status Runtime::charge(int64_t units) {
   steps_left_ -= units;
   if (steps_left_ >= 0) return {};
@@ -134,8 +142,8 @@ Result<Runtime::Flow> Runtime::run(const Stmt& stmt) {
     KAPITSA_TRY(write(text));
     break;
   }
-  case Stmt::Kind::if_: return run_if(stmt);
-  case Stmt::Kind::for_: return run_for(stmt);
+  case Stmt::Kind::conditional: return run_if(stmt);
+  case Stmt::Kind::loop: return run_for(stmt);
   case Stmt::Kind::set: {
     KAPITSA_ASSIGN(Value value, eval(*stmt.expr));
     KAPITSA_TRY(assign(*stmt.target, std::move(value)));
@@ -151,10 +159,10 @@ Result<Runtime::Flow> Runtime::run(const Stmt& stmt) {
     return flow;
   }
   case Stmt::Kind::group: return run(stmt.body);
-  case Stmt::Kind::break_: return Flow::break_;
-  case Stmt::Kind::continue_: return Flow::continue_;
-  case Stmt::Kind::call_: KAPITSA_TRY(run_call_block(stmt)); break;
-  case Stmt::Kind::do_: {
+  case Stmt::Kind::break_loop: return Flow::break_loop;
+  case Stmt::Kind::continue_loop: return Flow::continue_loop;
+  case Stmt::Kind::call_block: KAPITSA_TRY(run_call_block(stmt)); break;
+  case Stmt::Kind::evaluate: {
     KAPITSA_ASSIGN(const Value ignored, eval(*stmt.expr));
     break;
   }
@@ -200,7 +208,7 @@ Result<Runtime::Flow> Runtime::run_for(const Stmt& stmt) {
     Result<Flow> flow = assigned ? run(stmt.body) : Result<Flow>(assigned.error());
     scopes_.pop_back();
     if (!flow) return flow;
-    if (*flow == Flow::break_) break;
+    if (*flow == Flow::break_loop) break;
   }
   return Flow::normal;
 }

@@ -34,10 +34,8 @@ public:
   Result<Str> render(const Ast& ast);
 
   // ---- services for builtins ----
-  // Messages get the template line where they surface.
-  static Error error(std::string message) {
-    return {ErrorCode::invalid_argument, std::move(message)};
-  }
+  // An error of one line; it gets the template line where it surfaces.
+  static Error error(std::string message);
   Status charge(int64_t units = 1);
   Status
   charge_bytes(size_t bytes);  // before making a string that may be much longer than its parts
@@ -60,7 +58,7 @@ public:
   void will_change(const Value& container) { changed_.push_back(container); }
 
 private:
-  enum class Flow { normal, break_, continue_ };
+  enum class Flow { normal, break_loop, continue_loop };
   struct Scope {
     Variables variables;
     bool is_function = false;  // names beyond it are only the global ones

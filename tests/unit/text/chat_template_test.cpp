@@ -167,6 +167,8 @@ TEST(JinjaErrors, nameTheLineAndStayOnOneLine) {
             "error: template line 2: unsupported operand types for +: 'int' and 'str'");
   EXPECT_EQ(marked("\n{{ raise_exception('two\nlines') }}", {}),
             "error: template line 2: two lines");
+  EXPECT_EQ(marked("{{ raise_exception('template line 9: two\\nlines') }}", {}),
+            "error: template line 9: two lines");
   EXPECT_EQ(marked("{{ x.a.b }}", {{"x", Value::dict()}}),
             "error: template line 1: 'dict object' has no attribute 'a'");
 }
