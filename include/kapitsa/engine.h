@@ -186,6 +186,10 @@ public:
 
   virtual const ModelInfo& model() const = 0;
 
+  // Bytes of weights and cache that decoding one token at this position reads: the bound on its
+  // speed.
+  virtual int64_t decode_bytes(int64_t position) const = 0;
+
   // Checks, renders and tokenises the request on the calling thread, then queues it.
   // invalid_argument names the field; context_overflow says how many tokens there are and how many
   // fit.

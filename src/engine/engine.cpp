@@ -4,6 +4,7 @@
 
 #include "engine/device_thread.h"
 #include "engine/prompt.h"
+#include "engine/traffic.h"
 
 #include <atomic>
 #include <random>
@@ -34,6 +35,10 @@ public:
       : loaded_(std::move(loaded)), thread_(loaded_, max_sequences) {}
 
   const ModelInfo& model() const override { return loaded_.info; }
+
+  int64_t decode_bytes(int64_t position) const override {
+    return engine::decode_bytes(loaded_.model->plan, position);
+  }
 
   Result<RequestId> submit(Request request, EventSink sink) override {
     engine::Job job;

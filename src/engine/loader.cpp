@@ -1,6 +1,7 @@
 #include "engine/loader.h"
 
 #include "engine/scheduler.h"
+#include "engine/traffic.h"
 #include "weights/open.h"
 
 #include <fmt/format.h>
@@ -14,34 +15,6 @@ namespace {
 // Longest context that is taken without being asked for.
 constexpr int32_t kDefaultContext = 8192;  // tokens
 
-Status check_options(const LoadOptions& options) {
-  const auto outside = [](const char* field, int64_t low, int64_t high, int64_t found) {
-    return Error{ErrorCode::invalid_argument,
-                 std::string(field) + ": expected " + std::to_string(low) + " to " +
-                     std::to_string(high) + ", found " + std::to_string(found)};
-  };
-  if (options.context < 0 || options.context > (1 << 24)) {
-    return outside("context", 1, 1 << 24, options.context);
-  }
-  if (options.max_sequences < 1 || options.max_sequences > kMaxDecodeRows) {
-    return outside("max_sequences", 1, kMaxDecodeRows, options.max_sequences);
-  }
-  if (options.threads < 0 || options.threads > 1024) {
-    return outside("threads", 0, 1024, options.threads);
-  }
-  return {};
-}
-
-DType kv_dtype(KvType type) {
-  switch (type) {
-  case KvType::f32: return DType::f32;
-  case KvType::bf16: return DType::bf16;
-  case KvType::automatic:
-  case KvType::f16: break;
-  }
-  return DType::f16;
-}
-
 // The type that holds the most parameters.
 std::string main_dtype(const plan::Plan& plan) {
   std::map<DType, int64_t> elements;
@@ -52,16 +25,6 @@ std::string main_dtype(const plan::Plan& plan) {
       std::max_element(elements.begin(), elements.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   return most == elements.end() ? "" : std::string(dtype_info(most->first).name);
-}
-
-int64_t weight_bytes(const plan::Plan& plan) {
-  int64_t bytes = 0;
-  for (const plan::Weight& weight : plan.weights())
-    bytes += static_cast<int64_t>(weight.data.size() + weight.scales.size() + weight.biases.size());
-  for (const plan::Weight& weight : plan.weights())
-    for (const auto expert : weight.expert_data)
-      bytes += static_cast<int64_t>(expert.size());
-  return bytes;
 }
 
 // The name of a GGUF file without its extension, or of a folder, which may contain dots.
@@ -109,20 +72,6 @@ void describe(Loaded& loaded) {
   info.has_chat_template = loaded.chat_template.has_value();
 }
 
-void choose_limits(const LoadOptions& options, Loaded& loaded) {
-  const int32_t trained = loaded.model->context_trained;
-  loaded.info.context = options.context > 0 ? options.context : std::min(trained, kDefaultContext);
-  backend::ProgramLimits& limits = loaded.limits;
-  limits.max_rows = kPrefillRows;
-  limits.max_outputs = kMaxDecodeRows;
-  limits.n_pages =
-      options.max_sequences * ((loaded.info.context + limits.page_tokens - 1) / limits.page_tokens);
-  limits.n_state_slots = options.max_sequences;
-  limits.n_tape_rows = kMaxDecodeRows;
-  limits.compute =
-      options.compute == Compute::f32 ? backend::ComputeMode::f32 : backend::ComputeMode::fast;
-}
-
 Status load_text(const LoadOptions& options, Loaded& loaded) {
   KAPITSA_ASSIGN(Vocabulary vocabulary, read_vocabulary(*loaded.file));
   loaded.vocabulary = std::make_unique<Vocabulary>(std::move(vocabulary));
@@ -139,6 +88,58 @@ Status load_text(const LoadOptions& options, Loaded& loaded) {
 }
 
 }  // namespace
+
+Status check_options(const LoadOptions& options) {
+  const auto outside = [](const char* field, int64_t low, int64_t high, int64_t found) {
+    return Error{ErrorCode::invalid_argument,
+                 std::string(field) + ": expected " + std::to_string(low) + " to " +
+                     std::to_string(high) + ", found " + std::to_string(found)};
+  };
+  if (options.context < 0 || options.context > (1 << 24)) {
+    return outside("context", 1, 1 << 24, options.context);
+  }
+  if (options.max_sequences < 1 || options.max_sequences > kMaxDecodeRows) {
+    return outside("max_sequences", 1, kMaxDecodeRows, options.max_sequences);
+  }
+  if (options.threads < 0 || options.threads > 1024) {
+    return outside("threads", 0, 1024, options.threads);
+  }
+  return {};
+}
+
+DType kv_dtype(KvType type) {
+  switch (type) {
+  case KvType::f32: return DType::f32;
+  case KvType::bf16: return DType::bf16;
+  case KvType::automatic:
+  case KvType::f16: break;
+  }
+  return DType::f16;
+}
+
+int64_t weight_bytes(const plan::Plan& plan) {
+  int64_t bytes = 0;
+  for (const plan::Weight& weight : plan.weights())
+    bytes += weight_bytes(weight);
+  return bytes;
+}
+
+int32_t chosen_context(const LoadOptions& options, int32_t trained) {
+  return options.context > 0 ? options.context : std::min(trained, kDefaultContext);
+}
+
+backend::ProgramLimits program_limits(const LoadOptions& options, int32_t context) {
+  backend::ProgramLimits limits;
+  limits.max_rows = kPrefillRows;
+  limits.max_outputs = kMaxDecodeRows;
+  limits.n_pages =
+      options.max_sequences * ((context + limits.page_tokens - 1) / limits.page_tokens);
+  limits.n_state_slots = options.max_sequences;
+  limits.n_tape_rows = kMaxDecodeRows;
+  limits.compute =
+      options.compute == Compute::f32 ? backend::ComputeMode::f32 : backend::ComputeMode::fast;
+  return limits;
+}
 
 Result<Loaded> load(const LoadOptions& options) {
   const auto report = [&](const char* stage, double share) {
@@ -165,7 +166,8 @@ Result<Loaded> load(const LoadOptions& options) {
   report("loading the weights", 0.4);
   KAPITSA_ASSIGN(loaded.device, backend::open_device(options.backend, {.n_threads = options.threads,
                                                                        .force_isa = options.isa}));
-  choose_limits(options, loaded);
+  loaded.info.context = chosen_context(options, loaded.model->context_trained);
+  loaded.limits = program_limits(options, loaded.info.context);
   describe(loaded);
   KAPITSA_TRY(check_memory(loaded));
   KAPITSA_ASSIGN(loaded.program, loaded.device->load(loaded.model->plan, loaded.limits));
