@@ -12,3 +12,5 @@ pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 find_package(CURL 7.85 REQUIRED)
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(ZLIB REQUIRED)
+# Line editing in conversations; without it lines are read plainly.
+pkg_check_modules(libedit IMPORTED_TARGET libedit)

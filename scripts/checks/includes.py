@@ -39,6 +39,7 @@ RESTRICTED = [
     ("Boost.JSON", r"boost/json(\.hpp|/.*)", ["src/base/json*", "src/text/jinja/json*", "src/text/tokenizer_json*", "src/weights/*json*", "src/hub/*"]),
     ("Boost", r"boost/(?!json(\.hpp|/)).*", ["src/server/http/*"]),
     ("CLI11", r"CLI/.*", ["src/cli/*"]),
+    ("libedit", r"histedit\.h|editline/.*", ["src/cli/line_reader.cpp"]),
     ("PCRE2", r"pcre2.*\.h", ["src/text/*"]),
     ("utf8proc", r"utf8proc\.h", ["src/text/*"]),
     ("libcurl", r"curl/.*", ["src/hub/http_client.cpp"]),

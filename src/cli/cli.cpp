@@ -21,12 +21,18 @@ int run(int argc, char** argv) {
   app.footer("Examples:\n"
              "  kapitsa run smollm2 \"Why is the sky blue?\"\n"
              "  kapitsa run path/to/model.gguf --temp 0 --max-tokens 200 < question.txt\n"
+             "  kapitsa bench\n"
              "'kapitsa COMMAND --help' explains a command.");
   int exit_code = 0;
   add_run(app, exit_code);
   add_pull(app, exit_code);
   add_list(app, exit_code);
   add_rm(app, exit_code);
+  add_inspect(app, exit_code);
+  add_verify(app, exit_code);
+  add_bench(app, exit_code);
+  add_doctor(app, exit_code);
+  add_completions(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -23,6 +23,11 @@ void add_run(CLI::App& app, int& exit_code);
 void add_pull(CLI::App& app, int& exit_code);
 void add_list(CLI::App& app, int& exit_code);
 void add_rm(CLI::App& app, int& exit_code);
+void add_inspect(CLI::App& app, int& exit_code);
+void add_verify(CLI::App& app, int& exit_code);
+void add_bench(CLI::App& app, int& exit_code);
+void add_doctor(CLI::App& app, int& exit_code);
+void add_completions(CLI::App& app, int& exit_code);
 
 // Prints "kapitsa: <message>" on stderr and returns kExitFailed.
 int report(const Error& error);

@@ -1,4 +1,4 @@
-// Takes an engine's events to the main thread, and Ctrl-C to the request.
+// Takes an engine's events to the main thread.
 #pragma once
 
 #include "kapitsa/engine.h"
@@ -34,20 +34,6 @@ private:
   std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<Event> events_;
-};
-
-// While it lives, Ctrl-C sets a flag instead of ending the program; a second one ends it.
-class InterruptGuard {
-public:
-  InterruptGuard();
-  ~InterruptGuard();
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-
-  bool interrupted() const;
-
-private:
-  void (*previous_)(int);
 };
 
 }  // namespace kapitsa::cli

@@ -80,7 +80,10 @@ void add_list(CLI::App& app, int& exit_code) {
   command->add_flag("-a,--all", options->all, "Also the models of the catalog that are not here");
   command->add_flag("--json", options->json, "The models that are here, as JSON");
   command->footer("Looks in Kapitsa's own folder and in the caches of Hugging Face, LM Studio and "
-                  "Ollama.\nEnvironment: KAPITSA_HOME, HF_HOME, HF_HUB_CACHE, OLLAMA_MODELS.");
+                  "Ollama.\nEnvironment: KAPITSA_HOME, HF_HOME, HF_HUB_CACHE, OLLAMA_MODELS.\n"
+                  "Examples:\n"
+                  "  kapitsa list --all\n"
+                  "  kapitsa list --json");
   command->callback([options, &exit_code] { exit_code = list_command(*options); });
 }
 

@@ -1,10 +1,10 @@
 #include "cli/models.h"
 
 #include "base/env.h"
+#include "base/interrupt.h"
 #include "base/output_file.h"
 #include "base/system.h"
 #include "base/version.h"
-#include "cli/event_queue.h"
 #include "cli/progress_bar.h"
 
 #include <fmt/format.h>

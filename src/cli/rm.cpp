@@ -49,7 +49,9 @@ void add_rm(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("rm", "Remove a downloaded model");
   command->add_option("MODEL", options->models, "As 'kapitsa list' names it")->required();
   command->add_flag("-y,--yes", options->yes, "Do not ask");
-  command->footer("Only what Kapitsa itself downloaded is removed; caches of other programs stay.");
+  command->footer("Only what Kapitsa itself downloaded is removed; caches of other programs stay.\n"
+                  "Examples:\n"
+                  "  kapitsa rm smollm2");
   command->callback([options, &exit_code] { exit_code = rm_command(*options); });
 }
 

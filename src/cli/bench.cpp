@@ -1,0 +1,238 @@
+// kapitsa bench [MODEL]: speed of reading prompts and of making tokens, at several depths, beside
+// the bandwidth of the memory, which bounds it.
+#include "base/bandwidth.h"
+#include "base/file.h"
+#include "base/system.h"
+#include "cli/bench_report.h"
+#include "cli/cli.h"
+#include "cli/event_queue.h"
+#include "cli/models.h"
+#include "cli/options.h"
+#include "cli/show.h"
+#include "hub/sha256.h"
+#include "kapitsa/inspect.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <system_error>
+
+namespace kapitsa::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct BenchOptions {
+  std::string model;
+  MachineOptions machine;
+  std::vector<int32_t> depths = {1024, 4096, 8192, 16384, 32768};
+  int32_t n_decode = 64;
+  int32_t repetitions = 5;
+  double seconds = 300.0;
+  std::string json_path;
+};
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// smollm2 where it is there, else the first model that Kapitsa downloaded, else any.
+Result<std::filesystem::path> default_model() {
+  KAPITSA_ASSIGN(const hub::LocalFolders folders, model_folders());
+  auto smollm2 = hub::resolve_model("smollm2", folders);
+  if (smollm2) return smollm2;
+  const std::vector<hub::LocalModel> models = hub::find_local_models(folders);
+  if (!models.empty()) return models.front().path;
+  return smollm2;  // its error says how to get it
+}
+
+// "" for a folder, and for a file so large that the hash would take longer than a run.
+std::string sha256_of(const std::filesystem::path& path) {
+  constexpr uintmax_t kLargest = uintmax_t{2} << 30;  // bytes
+  std::error_code error;
+  if (std::filesystem::file_size(path, error) > kLargest || error) return {};
+  hub::Sha256 hash;
+  return hub::hash_file(path, hash) ? hash.hex() : std::string();
+}
+
+// A line about what goes on, where someone watches; each replaces the one before.
+void progress(const std::string& text) {
+  if (is_terminal(2)) std::fprintf(stderr, "\r%-78s\r", text.c_str());
+}
+
+// Made-up text: which tokens they are is no matter to the time they take.
+std::vector<int32_t> made_up_tokens(int32_t n, int32_t n_vocab) {
+  std::vector<int32_t> tokens(static_cast<size_t>(n));
+  uint32_t random = 1;
+  for (int32_t& token : tokens) {
+    random = random * 1664525U + 1013904223U;  // Numerical Recipes, section 7.1
+    token = static_cast<int32_t>((random >> 8) % static_cast<uint32_t>(n_vocab));
+  }
+  return tokens;
+}
+
+// Reads a prompt and decodes n_decode + 1 tokens, so that the sequence ends at `depth` tokens.
+Result<BenchRun> run_once(Engine& engine, int32_t depth, int32_t n_decode) {
+  Request request;
+  request.prompt = TokenPrompt{made_up_tokens(depth - n_decode - 1, engine.model().n_vocab)};
+  request.max_tokens = n_decode + 1;
+  request.ignore_eos = true;
+  request.sampling.temperature = 0.0F;
+  EventQueue queue;
+  KAPITSA_TRY(engine.submit(std::move(request), [&](const Event& event) {
+    if (!std::holds_alternative<TextDelta>(event)) queue.push(event);
+  }));
+  while (true) {
+    const auto event = queue.pop(std::chrono::hours(1));
+    if (!event) continue;
+    if (const auto* failed = std::get_if<Failed>(&*event)) return failed->error;
+    if (const auto* done = std::get_if<Finished>(&*event)) {
+      return BenchRun{done->prompt_tokens, done->completion_tokens - 1, done->prefill_seconds,
+                      done->decode_seconds};
+    }
+  }
+}
+
+// The depths, with the reason for those that cannot be measured.
+std::vector<BenchCell> plan_cells(const BenchOptions& options, const FileReport& file) {
+  std::vector<BenchCell> cells;
+  std::vector<int32_t> depths = options.depths;
+  std::ranges::sort(depths);
+  for (const int32_t depth : depths) {
+    BenchCell cell;
+    cell.depth = depth;
+    if (depth > file.context_trained) {
+      cell.skipped = fmt::format("the model was trained for {} tokens", file.context_trained);
+    } else if (file.memory && depth > file.memory->largest_context) {
+      cell.skipped =
+          fmt::format("does not fit in memory (up to {} tokens do)", file.memory->largest_context);
+    } else if (depth < options.n_decode + 2) {
+      cell.skipped = fmt::format("too short to decode {} tokens", options.n_decode);
+    }
+    cells.push_back(std::move(cell));
+  }
+  return cells;
+}
+
+// Takes turns over the depths, so that a slow minute of the machine does not fall on one of them.
+// A run that would go beyond the time is left out; the first of a depth is taken to need as long as
+// the depth before, in proportion.
+Status measure(Engine& engine, const BenchOptions& options, BenchReport& report) {
+  const auto start = Clock::now();
+  std::vector<double> last_seconds(report.cells.size());
+  for (int32_t repetition = 0; repetition < options.repetitions; ++repetition) {
+    for (size_t c = 0; c < report.cells.size(); ++c) {
+      BenchCell& cell = report.cells[c];
+      if (!cell.skipped.empty()) continue;
+      const double expected = repetition > 0 || c == 0
+                                  ? last_seconds[c]
+                                  : last_seconds[c - 1] * cell.depth / report.cells[c - 1].depth;
+      if (since(start) + expected > options.seconds) {
+        if (cell.runs.empty())
+          cell.skipped = fmt::format("no time left of the {:.0f} s (--time)", options.seconds);
+        continue;
+      }
+      progress(fmt::format("context {}, run {} of {}", show_context(cell.depth), repetition + 1,
+                           options.repetitions));
+      const auto run_start = Clock::now();
+      KAPITSA_ASSIGN(const BenchRun run, run_once(engine, cell.depth, options.n_decode));
+      last_seconds[c] = since(run_start);
+      cell.runs.push_back(run);
+    }
+    const auto bandwidth = measure_bandwidth(report.n_threads, 0.2);
+    if (bandwidth)
+      report.bytes_per_second = std::max(report.bytes_per_second, bandwidth->bytes_per_second);
+  }
+  return {};
+}
+
+Result<BenchReport> bench(const BenchOptions& options) {
+  BenchReport report;
+  KAPITSA_ASSIGN(const std::filesystem::path path,
+                 options.model.empty() ? default_model() : find_model(options.model));
+  LoadOptions load = load_options(options.machine, path);
+  progress("reading the model");
+  KAPITSA_ASSIGN(const FileReport file, inspect(load));
+  if (!file.not_runnable.empty()) return Error{ErrorCode::unsupported, file.not_runnable};
+  report.cells = plan_cells(options, file);
+  load.context = 0;
+  for (const BenchCell& cell : report.cells) {
+    if (cell.skipped.empty()) load.context = std::max(load.context, cell.depth);
+  }
+  if (load.context == 0) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("no depth can be measured: {}: {}", report.cells.front().depth,
+                             report.cells.front().skipped)};
+  }
+  report.machine = machine_info();
+  report.n_threads = load.threads > 0 ? load.threads : report.machine.usable_cores;
+  report.model_path = path.string();
+  if (!options.json_path.empty()) report.model_sha256 = sha256_of(path);
+  report.flags = flags_text(options.machine);
+  KAPITSA_ASSIGN(const auto engine, Engine::load(load));
+  report.model = engine->model();
+  for (BenchCell& cell : report.cells)
+    cell.bytes_per_token = engine->decode_bytes(cell.depth - options.n_decode / 2);
+
+  progress("warming up");
+  KAPITSA_ASSIGN(const Bandwidth bandwidth, measure_bandwidth(report.n_threads, 0.5));
+  report.bytes_per_second = bandwidth.bytes_per_second;
+  KAPITSA_TRY(run_once(*engine, std::min(load.context, 2 * options.n_decode + 2),
+                       std::min(options.n_decode, load.context - 2)));
+  KAPITSA_TRY(measure(*engine, options, report));
+  return report;
+}
+
+int bench_command(const BenchOptions& options) {
+  const auto result = bench(options);
+  progress("");
+  if (!result) return report(result.error());
+  if (options.json_path == "-") {
+    fmt::print("{}\n", bench_json(*result));
+    return 0;
+  }
+  fmt::print("{}", bench_table(*result));
+  if (options.json_path.empty()) return 0;
+  const Status written = write_file_atomic(options.json_path, bench_json(*result) + "\n");
+  return written ? 0 : report(written.error());
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand("bench", "Measure the speed of a model on this machine");
+  command->add_option("MODEL", options->model,
+                      "Name as in 'kapitsa list', or path of a model file or folder; default: "
+                      "smollm2, or the first model that is there");
+  command
+      ->add_option("-d,--depths", options->depths,
+                   "Tokens of context to measure at; default: 1024,4096,8192,16384,32768")
+      ->delimiter(',')
+      ->check(CLI::Range(16, 1 << 24));
+  command->add_option("-n,--decode", options->n_decode, "Tokens to decode in a run")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  command->add_option("-r,--runs", options->repetitions, "Runs of each depth, after a warm-up")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command->add_option("--time", options->seconds, "Seconds that all runs together may take")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
+  command->add_option("--json", options->json_path,
+                      "Write everything measured to this file; -: to the terminal, no table");
+  add_machine_options_without_context(*command, options->machine);
+  command->footer("decode is the median of the runs; bound is what the memory's bandwidth allows; "
+                  "share is how\n"
+                  "much of the bandwidth decoding uses.\n"
+                  "Examples:\n"
+                  "  kapitsa bench\n"
+                  "  kapitsa bench smollm2 -d 1024,4096 -r 10 --json bench.json\n"
+                  "  kapitsa bench model.gguf --threads 4");
+  command->callback([options, &exit_code] { exit_code = bench_command(*options); });
+}
+
+}  // namespace kapitsa::cli

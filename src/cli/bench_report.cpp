@@ -1,0 +1,126 @@
+#include "cli/bench_report.h"
+
+#include "base/json_write.h"
+#include "base/version.h"
+#include "cli/machine_report.h"
+#include "cli/show.h"
+
+#include <fmt/format.h>
+
+namespace kapitsa::cli {
+namespace {
+
+Spread rates(const BenchCell& cell, double (BenchRun::*rate)() const) {
+  std::vector<double> values;
+  for (const BenchRun& run : cell.runs)
+    values.push_back((run.*rate)());
+  return spread_of(std::move(values));
+}
+
+std::string low_high(const Spread& spread) {
+  const int digits = spread.median < 100.0 ? 1 : 0;
+  return fmt::format("{:.{}f}..{:.{}f}", spread.low, digits, spread.high, digits);
+}
+
+// Bytes per second that decoding reads at this rate.
+double traffic(const BenchCell& cell, double rate) {
+  return rate * static_cast<double>(cell.bytes_per_token);
+}
+
+void write_context(JsonWriter& json, const BenchReport& report) {
+  json.member("engine", "kapitsa")
+      .member("version", kVersion)
+      .member("commit", kCommit)
+      .member("build", build_text())
+      .member("flags", report.flags);
+  json.key("model").begin_object();
+  json.member("name", report.model.name)
+      .member("path", report.model_path)
+      .member("sha256", report.model_sha256)
+      .member("bytes", report.model.file_bytes)
+      .member("architecture", report.model.architecture)
+      .member("quantisation", report.model.quantisation)
+      .member("parameters", report.model.n_parameters)
+      .end_object();
+  json.member("backend", report.model.backend).key("machine");
+  write_machine(json, report.machine);
+  json.member("memory_bytes_per_second", report.bytes_per_second)
+      .member("memory_threads", report.n_threads);
+}
+
+void write_cell(JsonWriter& json, const BenchReport& report, const BenchCell& cell, bool decode) {
+  const Spread spread = rates(cell, decode ? &BenchRun::decode_rate : &BenchRun::prefill_rate);
+  json.begin_object().member("test", decode ? "decode" : "prefill").member("depth", cell.depth);
+  write_context(json, report);
+  if (!cell.skipped.empty()) json.member("skipped", cell.skipped);
+  json.key("runs").begin_array();
+  for (const BenchRun& run : cell.runs) {
+    json.begin_object()
+        .member("tokens", decode ? run.decode_tokens : run.prompt_tokens)
+        .member("seconds", decode ? run.decode_seconds : run.prefill_seconds)
+        .end_object();
+  }
+  json.end_array();
+  if (!cell.runs.empty()) {
+    json.key("tokens_per_second").begin_object();
+    json.member("median", spread.median).member("low", spread.low).member("high", spread.high);
+    json.end_object();
+  }
+  if (decode && !cell.runs.empty()) {
+    const double bytes = traffic(cell, spread.median);
+    json.member("bytes_per_token", cell.bytes_per_token)
+        .member("bytes_per_second", bytes)
+        .member("share_of_memory_bandwidth", bytes / report.bytes_per_second)
+        .member("bound_tokens_per_second",
+                report.bytes_per_second / static_cast<double>(cell.bytes_per_token));
+  }
+  json.end_object();
+}
+
+}  // namespace
+
+std::string bench_table(const BenchReport& report) {
+  std::string text = shorten(fmt::format("{}, {}, {}", report.model.name, report.model.quantisation,
+                                         show_bytes(report.model.file_bytes)),
+                             80) +
+                     "\n";
+  text +=
+      shorten(report.model.backend + (report.flags.empty() ? "" : "; " + report.flags), 80) + "\n";
+  text += shorten(fmt::format("{}; memory reads {}", show_machine(report.machine),
+                              show_rate(report.bytes_per_second)),
+                  80) +
+          "\n\n";
+  Table table(
+      {"context", "prefill", "decode", "low..high", "bound", "MB/token", "GB/s", "share", "runs"});
+  table.add({"", "tok/s", "tok/s", "tok/s", "tok/s", "", "", "", ""});
+  std::string skipped;
+  for (const BenchCell& cell : report.cells) {
+    if (!cell.skipped.empty()) {
+      skipped += fmt::format("{}: {}\n", show_context(cell.depth), cell.skipped);
+      continue;
+    }
+    const Spread decode = rates(cell, &BenchRun::decode_rate);
+    const double bytes = traffic(cell, decode.median);
+    const double bound = report.bytes_per_second / static_cast<double>(cell.bytes_per_token);
+    table.add({show_context(cell.depth),
+               fmt::format("{:.1f}", rates(cell, &BenchRun::prefill_rate).median),
+               fmt::format("{:.1f}", decode.median), low_high(decode), fmt::format("{:.1f}", bound),
+               fmt::format("{:.1f}", static_cast<double>(cell.bytes_per_token) / 1e6),
+               fmt::format("{:.2f}", bytes / 1e9),
+               fmt::format("{:.0f}%", 100.0 * bytes / report.bytes_per_second),
+               std::to_string(cell.runs.size())});
+  }
+  return text + table.text() + skipped;
+}
+
+std::string bench_json(const BenchReport& report) {
+  JsonWriter json(2);
+  json.begin_object().key("cells").begin_array();
+  for (const BenchCell& cell : report.cells) {
+    write_cell(json, report, cell, false);
+    write_cell(json, report, cell, true);
+  }
+  return json.end_array().end_object().take();
+}
+
+}  // namespace kapitsa::cli

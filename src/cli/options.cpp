@@ -1,0 +1,82 @@
+#include "cli/options.h"
+
+#include "cli/models.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <map>
+
+namespace kapitsa::cli {
+namespace {
+
+const std::map<std::string, Compute> kComputes = {{"fast", Compute::fast}, {"f32", Compute::f32}};
+const std::map<std::string, KvType> kKvTypes = {{"auto", KvType::automatic},
+                                                {"f32", KvType::f32},
+                                                {"f16", KvType::f16},
+                                                {"bf16", KvType::bf16}};
+
+template <typename Map>
+std::vector<std::string> keys(const Map& map) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : map)
+    names.push_back(name);
+  return names;
+}
+
+constexpr const char* kGroup = "Machine";
+
+}  // namespace
+
+void add_machine_options_without_context(CLI::App& command, MachineOptions& options) {
+  command.add_option("-t,--threads", options.load.threads, "CPU threads; default: one per core")
+      ->group(kGroup);
+  command.add_option("--backend", options.load.backend, "cpu or ref; default: the fastest")
+      ->group(kGroup);
+  command.add_option("--isa", options.load.isa, "CPU instruction set; default: the best")
+      ->group(kGroup);
+  command.add_option("--compute", options.compute, "fast, or f32 for exact comparisons")
+      ->check(CLI::IsMember(keys(kComputes)))
+      ->group(kGroup);
+  command.add_option("--kv", options.kv, "Type of the key/value cache")
+      ->check(CLI::IsMember(keys(kKvTypes)))
+      ->group(kGroup);
+}
+
+void add_machine_options(CLI::App& command, MachineOptions& options) {
+  command
+      .add_option("--ctx", options.load.context,
+                  "Tokens of prompt and answer together; default: the model's, at most 8192")
+      ->group(kGroup);
+  add_machine_options_without_context(command, options);
+}
+
+LoadOptions load_options(const MachineOptions& options, const std::filesystem::path& path) {
+  LoadOptions load = options.load;
+  load.model = path;
+  load.max_sequences = 1;
+  load.compute = kComputes.at(options.compute);
+  load.kv_type = kKvTypes.at(options.kv);
+  return load;
+}
+
+std::string flags_text(const MachineOptions& options) {
+  std::string flags;
+  const auto add = [&](const char* flag, const std::string& value) {
+    flags += fmt::format("{}{} {}", flags.empty() ? "" : " ", flag, value);
+  };
+  if (options.load.context != 0) add("--ctx", std::to_string(options.load.context));
+  if (options.load.threads != 0) add("--threads", std::to_string(options.load.threads));
+  if (!options.load.backend.empty()) add("--backend", options.load.backend);
+  if (!options.load.isa.empty()) add("--isa", options.load.isa);
+  if (options.compute != "fast") add("--compute", options.compute);
+  if (options.kv != "auto") add("--kv", options.kv);
+  return flags;
+}
+
+Result<std::filesystem::path> find_model(const std::string& name) {
+  KAPITSA_ASSIGN(const hub::LocalFolders folders, model_folders());
+  return hub::resolve_model(name, folders);
+}
+
+}  // namespace kapitsa::cli

@@ -1,0 +1,299 @@
+"""run.py KAPITSA: the program from outside, on a model of 200 KB: help, errors, exit codes, pipes, JSON, Ctrl-C, a conversation
+in a terminal. Ends with "N passed, N failed"."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+TESTS = Path(__file__).resolve().parent.parent
+MODEL = str(TESTS / "golden" / "data" / "llama_f32.gguf")
+PROGRAM = ""
+HOME = ""
+DEADLINE = 120  # seconds that only a hang can reach
+COMMANDS = ["run", "pull", "list", "rm", "inspect", "verify", "bench", "doctor", "completions"]
+
+
+def environment(**more):
+    return {**os.environ, "KAPITSA_HOME": HOME, "HOME": HOME, "TERM": "xterm", **more}
+
+
+def run(*arguments, text="", **more):
+    return subprocess.run([PROGRAM, *arguments], input=text, capture_output=True, encoding="utf-8", timeout=DEADLINE,
+                          env=environment(**more), check=False)
+
+
+class Help(unittest.TestCase):
+    def test_every_command_has_help_with_examples(self):
+        for command in COMMANDS:
+            done = run(command, "--help")
+            self.assertEqual(done.returncode, 0, command)
+            self.assertIn("Examples:\n  ", done.stdout, command)
+            self.assertEqual(done.stderr, "")
+        for command in COMMANDS:
+            self.assertIn(command, run("--help").stdout)
+
+    def test_version(self):
+        self.assertRegex(run("--version").stdout, r"^kapitsa \d+\.\d+\.\d+ \(.+\)\n$")
+
+
+class Errors(unittest.TestCase):
+    def check(self, code, arguments, *parts, text=""):
+        done = run(*arguments, text=text)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertRegex(done.stderr, r"^kapitsa: [^\n]+\n$")
+        for part in parts:
+            self.assertIn(part, done.stderr)
+
+    def test_wrong_usage_is_2(self):
+        self.check(2, [], "subcommand")
+        self.check(2, ["fly"], "--help")
+        self.check(2, ["run"], "MODEL")
+        self.check(2, ["run", MODEL, "x", "--compute", "slow"], "--compute")
+        self.check(2, ["completions", "ksh"], "bash")
+
+    def test_what_fails_is_1_and_names_it(self):
+        for command in ("run", "inspect", "verify", "bench"):
+            self.check(1, [command, "no-such-model"], "no-such-model")
+        self.check(1, ["inspect", __file__], "run.py")
+        self.check(1, ["run", MODEL], "empty")
+        self.check(1, ["run", MODEL, "x", "--temp", "-1"], "temperature")
+        self.check(1, ["run", MODEL, "x " * 400], "256", "tokens")
+        self.check(1, ["bench", MODEL, "-d", "4096"], "trained for 256")
+
+    def test_bench_without_a_model_says_how_to_get_one(self):
+        self.check(1, ["bench"], "smollm2")
+
+
+class Answers(unittest.TestCase):
+    ARGUMENTS = ["run", MODEL, "--seed", "7", "-n", "12"]
+
+    def test_the_same_seed_gives_the_same_answer(self):
+        first = run(*self.ARGUMENTS, "Hello")
+        again = run(*self.ARGUMENTS, "Hello", "--threads", "1")
+        other = run("run", MODEL, "--seed", "8", "-n", "12", "--temp", "5", "Hello")
+        self.assertEqual(first.returncode, 0)
+        self.assertEqual(first.stdout, again.stdout)
+        self.assertNotEqual(first.stdout, other.stdout)
+        self.assertRegex(first.stderr, r"^\[prompt \d+ tokens.* seed 7.*\]\n$")
+
+    def test_a_pipe_is_a_prompt(self):
+        self.assertEqual(run(*self.ARGUMENTS, text="Hello\n").stdout, run(*self.ARGUMENTS, "Hello").stdout)
+
+    def test_no_escape_codes_outside_of_a_terminal(self):
+        done = run(*self.ARGUMENTS, "Hello")
+        self.assertNotIn("\x1b", done.stdout + done.stderr)
+        self.assertEqual(run(*self.ARGUMENTS, "--quiet", "Hello").stderr, "")
+
+    def test_json_events_hold_the_answer(self):
+        done = run(*self.ARGUMENTS, "--json", "--quiet", "Hello")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(events[0]["event"], "prefill")
+        end = events[-1]
+        self.assertEqual(end["event"], "end")
+        self.assertEqual(end["seed"], 7)
+        self.assertEqual(end["completion_tokens"], 12)
+        self.assertEqual("".join(e["text"] for e in events if e["event"] == "text"), end["text"])
+        self.assertEqual(run(*self.ARGUMENTS, "Hello").stdout.rstrip("\n"), end["text"].rstrip("\n"))
+
+    def test_json_tells_errors(self):
+        done = run("run", MODEL, "--json", "x " * 400)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(json.loads(done.stdout)["code"], "context_overflow")
+
+    def test_ctrl_c_ends_an_answer_with_130(self):
+        # The reference, so that the answer is long enough in seconds.
+        arguments = [PROGRAM, "run", MODEL, "--backend", "ref", "--json", "--seed", "1", "--ctx", "4000", "Hello", "--temp", "4"]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                              env=environment()) as process:
+            while '"text"' not in process.stdout.readline():
+                pass
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=DEADLINE)
+            self.assertEqual(process.returncode, 130)
+        self.assertEqual(json.loads(rest.splitlines()[-1])["reason"], "cancelled")
+
+
+class Reports(unittest.TestCase):
+    def test_inspect_and_its_json_agree(self):
+        text = run("inspect", MODEL, "--tensors").stdout
+        report = json.loads(run("inspect", MODEL, "--json").stdout)
+        self.assertEqual(report["architecture"], "llama")
+        self.assertTrue(report["memory"]["fits"])
+        for tensor in report["tensors"]:
+            self.assertIn(tensor["name"], text)
+        self.assertIn("Fits:", text)
+
+    def test_inspect_says_what_does_not_fit(self):
+        text = run("inspect", MODEL, "--ctx", str(1 << 24), "--kv", "f32").stdout
+        self.assertTrue("Does not fit" in text or "Fits" in text, text)
+
+    def test_verify_passes(self):
+        done = run("verify", MODEL)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for check in ("weights", "layers", "perplexity"):
+            self.assertRegex(done.stdout, rf"{check} +ok")
+        self.assertTrue(json.loads(run("verify", MODEL, "--json").stdout)["passed"])
+
+    def test_doctor_is_content_and_fits_80_columns(self):
+        done = run("doctor")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("All is well", done.stdout)
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
+        report = json.loads(run("doctor", "--json").stdout)
+        self.assertTrue(report["healthy"])
+        self.assertTrue(all(check["passed"] for check in report["checks"]))
+
+    def test_bench_prints_a_table_and_writes_json(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "bench.json"
+            done = run("bench", MODEL, "-d", "32,128,1024", "-n", "8", "-r", "2", "--json", str(path))
+            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
+        self.assertIn("1K: the model was trained for 256 tokens", done.stdout)
+        self.assertEqual(len(cells), 6)
+        for cell in cells:
+            self.assertEqual(len(cell["runs"]), 0 if cell["depth"] == 1024 else 2)
+            for key in ("engine", "version", "commit", "flags", "machine"):
+                self.assertIn(key, cell)
+
+
+class Completions(unittest.TestCase):
+    def complete(self, *words):
+        script = run("completions", "bash").stdout
+        quoted = " ".join(f"'{word}'" for word in words)
+        script += f'COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _kapitsa; echo "${{COMPREPLY[@]}}"'
+        done = subprocess.run(["bash", "-c", script], capture_output=True, encoding="utf-8", check=True, timeout=DEADLINE)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_bash_completes_commands_options_choices_and_models(self):
+        self.assertEqual(self.complete("kapitsa", "ins"), ["inspect"])
+        self.assertIn("--max-tokens", self.complete("kapitsa", "run", "--m"))
+        self.assertEqual(sorted(self.complete("kapitsa", "run", "x", "--compute", "")), ["f32", "fast"])
+        self.assertIn("smollm2", self.complete("kapitsa", "bench", "smo"))
+        self.assertEqual(self.complete("kapitsa", "completions", "z"), ["zsh"])
+
+    def test_zsh_and_fish_name_every_command(self):
+        for shell in ("zsh", "fish"):
+            script = run("completions", shell).stdout
+            for command in COMMANDS:
+                self.assertIn(command, script)
+            self.assertIn("fast f32" if "fast f32" in script else "f32 fast", script)
+
+
+class Conversation(unittest.TestCase):
+    def test_lines_of_a_pipe_are_messages(self):
+        text = "Hello\n/set temp 0\n/nonsense\n/stats\n/system Be brief.\n/stats\n/exit\nnever read\n"
+        done = run("run", MODEL, "--chat", "-n", "4", "--seed", "1", text=text)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stderr.count("[prompt"), 1)
+        self.assertIn("temp 0 ", done.stderr)
+        self.assertIn("unknown command '/nonsense'", done.stderr)
+        self.assertIn("in 2 messages", done.stderr)
+        self.assertIn("in 1 messages", done.stderr)
+
+    def test_a_full_context_is_told_and_not_cut_silently(self):
+        text = "Hello\n" + "word " * 300 + "\n/clear\nHello\n"
+        done = run("run", MODEL, "--chat", "-n", "4", "--seed", "1", text=text)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("The conversation is too long", done.stderr)
+        self.assertIn("/clear", done.stderr)
+        self.assertEqual(done.stderr.count("[prompt"), 2)
+
+    def test_save_writes_the_messages(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "talk.json"
+            run("run", MODEL, "--chat", "-n", "4", "-s", "Be brief.", text=f'"""one\ntwo"""\n/save {path}\n')
+            messages = json.loads(path.read_text(encoding="utf-8"))["messages"]
+        self.assertEqual([m["role"] for m in messages], ["system", "user", "assistant"])
+        self.assertEqual(messages[1]["content"], "one\ntwo")
+
+
+class Terminal:
+    """The program in a pseudo-terminal."""
+
+    def __init__(self, *arguments):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(PROGRAM, [PROGRAM, *arguments], environment())
+        self.text = ""
+
+    def wait_for(self, pattern):
+        """Reads until the pattern is in what came since the last call; returns that."""
+        end = time.monotonic() + DEADLINE
+        while time.monotonic() < end:
+            found = re.search(pattern, self.text)
+            if found:
+                seen, self.text = self.text[:found.end()], self.text[found.end():]
+                return seen
+            if select.select([self.fd], [], [], 0.5)[0]:
+                try:
+                    self.text += os.read(self.fd, 4096).decode(errors="replace")
+                except OSError:
+                    break
+        raise AssertionError(f"{pattern!r} did not come; found {self.text!r}")
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def exit_code(self):
+        while True:
+            try:
+                if not os.read(self.fd, 4096):
+                    break
+            except OSError:
+                break
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+class InTerminal(unittest.TestCase):
+    def test_ctrl_c_clears_a_line_and_stops_an_answer_and_ctrl_d_leaves(self):
+        terminal = Terminal("run", MODEL, "--backend", "ref", "--ctx", "4000", "--temp", "4", "--seed", "1")
+        terminal.wait_for("> ")
+        terminal.send("half a line")
+        terminal.wait_for("half a line")
+        terminal.send("\x03")
+        terminal.wait_for("> ")
+        terminal.send("Hello\r")
+        terminal.wait_for("Hello\r\n.")
+        terminal.send("\x03")
+        self.assertIn("stopped by Ctrl-C", terminal.wait_for(r"seed 1[^\n]*\n"))
+        terminal.wait_for("> ")
+        terminal.send("/stats\r")
+        terminal.wait_for("in [02] messages")  # none when Ctrl-C came before the first token
+        terminal.wait_for("> ")
+        terminal.send("\x04")
+        self.assertEqual(terminal.exit_code(), 0)
+
+
+def main():
+    global PROGRAM, HOME
+    if len(sys.argv) != 2:
+        print(__doc__)
+        return 2
+    PROGRAM = str(Path(sys.argv[1]).resolve())
+    with tempfile.TemporaryDirectory() as folder:
+        HOME = folder
+        suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules[__name__])
+        result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1).run(suite)
+    failed = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
