@@ -10,16 +10,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace kapitsa::backend::cpu {
 
 struct WeightView {
-  DType dtype = DType::f32;
+  const plan::Weight* source = nullptr;
   int64_t experts = 1, out = 1, in = 0;
-  const std::byte* data = nullptr;  // as in the file
-  int64_t row_bytes = 0;
-  const float* vector = nullptr;  // (in), where experts = out = 1
+  const float* vector = nullptr;    // (in), where experts = out = 1
+  std::optional<Format> format;     // has panels: the integer kernels multiply with it
+  const uint8_t* panels = nullptr;  // nullptr: packed panel by panel when they are needed
+
+  // Multiplies all values of an expert.
+  float scale(int64_t expert) const {
+    if (source->scale.empty()) return 1.0F;
+    return source->scale[source->scale.size() == 1 ? 0 : static_cast<size_t>(expert)];
+  }
 };
 
 struct StateView {
@@ -39,6 +46,14 @@ struct Worker {
   int thread = 0;
   int n_threads = 1;
   std::byte* scratch = nullptr;
+  std::byte* shared = nullptr;  // one for all threads; a step that uses it meets before and after
+};
+
+// cos and sin of every angle of a rope for the rows of the pass: (rows, pairs, 2), magnitude
+// included.
+struct RopeTable {
+  const plan::Rope* rope = nullptr;
+  float* values = nullptr;
 };
 
 // Base address and strides of heads in a buffer.
@@ -58,6 +73,7 @@ struct Context {
   std::vector<std::byte*> buffers;
   std::vector<WeightView> weights;
   std::vector<StateView> states;
+  std::vector<RopeTable> ropes;
 
   // Of the running pass.
   const plan::Pass* pass = nullptr;
@@ -83,6 +99,17 @@ struct Context {
   }
   // nullptr for an absent one.
   const float* vector(plan::WeightId id) const { return id ? weight(id).vector : nullptr; }
+  const float* rope_values(const plan::Rope& rope) const {
+    for (const RopeTable& table : ropes) {
+      if (table.rope == &rope || same_angles(*table.rope, rope)) return table.values;
+    }
+    return nullptr;
+  }
+  static bool same_angles(const plan::Rope& a, const plan::Rope& b) {
+    return a.magnitude == b.magnitude && a.inv_freq == b.inv_freq;
+  }
+  // Planes of activations: near-exact ones to decode with, one byte each for a prompt.
+  int planes() const { return pass->phase == plan::Phase::decode ? 2 : 1; }
   const StateView& state(plan::StateId id) const { return states[static_cast<size_t>(id.index)]; }
 };
 

@@ -65,8 +65,8 @@ public:
     try {
       KAPITSA_TRY(plan::validate(plan));
       KAPITSA_ASSIGN(const plan::Plan lowered, plan::lower(plan, cpu::supports));
-      KAPITSA_ASSIGN(const Layout layout, make_layout(lowered, limits, pool_->n_threads()));
-      return layout.need;
+      KAPITSA_ASSIGN(const Fit fit, fit_memory(lowered, limits));
+      return fit.need;
     } catch (const std::bad_alloc&) {
       return no_memory();
     }
@@ -77,10 +77,11 @@ public:
     try {
       KAPITSA_TRY(plan::validate(plan));
       KAPITSA_ASSIGN(plan::Plan lowered, plan::lower(plan, cpu::supports));
-      KAPITSA_ASSIGN(const Layout layout, make_layout(lowered, limits, pool_->n_threads()));
-      KAPITSA_TRY(check_memory(layout.need));
-      KAPITSA_ASSIGN(std::unique_ptr<Program> program,
-                     CpuProgram::create(std::move(lowered), limits, kernels_, pool_));
+      KAPITSA_ASSIGN(const Fit fit, fit_memory(lowered, limits));
+      KAPITSA_TRY(check_memory(fit.need));
+      KAPITSA_ASSIGN(
+          std::unique_ptr<Program> program,
+          CpuProgram::create(std::move(lowered), limits, kernels_, pool_, fit.copy_panels));
       return program;
     } catch (const std::bad_alloc&) {
       return no_memory();
@@ -96,6 +97,19 @@ public:
 
 private:
   static constexpr int32_t kMaxDecodeRows = 32;
+
+  struct Fit {
+    MemoryNeed need;
+    bool copy_panels = true;
+  };
+  // With panels in memory if they fit, else without.
+  Result<Fit> fit_memory(const plan::Plan& lowered, const ProgramLimits& limits) const {
+    KAPITSA_ASSIGN(const Layout copied, make_layout(lowered, limits, pool_->n_threads(), true));
+    const auto memory = memory_info();
+    if (!memory || copied.need.total() <= memory->available_bytes) return Fit{copied.need, true};
+    KAPITSA_ASSIGN(const Layout mapped, make_layout(lowered, limits, pool_->n_threads(), false));
+    return Fit{mapped.need, false};
+  }
 
   static Error no_memory() {
     return Error{ErrorCode::out_of_memory, "cpu: not enough memory to prepare the model"};

@@ -1,8 +1,9 @@
 #include "backend/cpu/layout.h"
 
 #include "backend/cpu/ops.h"
+#include "backend/cpu/panels.h"
+#include "backend/weight_row.h"
 #include "base/huge_block.h"
-#include "weights/codec.h"
 
 #include <fmt/format.h>
 
@@ -15,10 +16,12 @@ namespace {
 // ---- Operands ----
 
 bool can_read(const plan::Plan& plan, plan::WeightId id) {
-  if (!id) return true;
-  const plan::Weight& weight = plan.weight(id);
-  return weights::can_dequantise(weight.dtype) && weight.expert_data.empty() &&
-         weight.scale.empty();
+  return !id || can_decode(plan.weight(id));
+}
+
+// A residual that a product can be added to as it is computed.
+bool is_plain(const plan::Residual& residual) {
+  return !residual.post_norm.present && residual.scale == 1.0F;
 }
 
 bool can_cache(const plan::Plan& plan, plan::StateId id) {
@@ -38,6 +41,24 @@ bool has_operands(const plan::Plan& plan, const plan::RmsNorm& op) {
 }
 bool has_operands(const plan::Plan& plan, const plan::Linear& op) {
   return can_read(plan, op.projection.weight) && can_read(plan, op.projection.bias);
+}
+bool has_operands(const plan::Plan& plan, const plan::NormLinear& op) {
+  if (op.projections.size() > kMaxProjections) return false;
+  for (const plan::Projection& projection : op.projections) {
+    if (!can_read(plan, projection.weight) || !can_read(plan, projection.bias)) return false;
+  }
+  return can_read(plan, op.norm.weight);
+}
+bool has_operands(const plan::Plan& plan, const plan::LinearAdd& op) {
+  return is_plain(op.residual) && can_read(plan, op.weight) && can_read(plan, op.bias);
+}
+bool has_operands(const plan::Plan& plan, const plan::Mlp& op) {
+  return is_plain(op.residual) && can_read(plan, op.norm.weight) && can_read(plan, op.gate) &&
+         can_read(plan, op.up) && can_read(plan, op.down);
+}
+bool has_operands(const plan::Plan& plan, const plan::Head& op) {
+  return can_read(plan, op.norm.weight) && can_read(plan, op.weight) &&
+         (!op.top_ids || plan.buffer(op.top_ids).width <= plan.buffer(op.logits).width);
 }
 bool has_operands(const plan::Plan& plan, const plan::ScaleColumns& op) {
   return can_read(plan, op.weight);
@@ -89,13 +110,37 @@ bool is_vector(const plan::Weight& weight) {
 
 // f32 vectors are used where they are, if their address allows it.
 bool vector_in_place(const plan::Weight& weight) {
-  return weight.dtype == DType::f32 &&
+  return weight.dtype == DType::f32 && weight.expert_data.empty() && weight.scale.empty() &&
          reinterpret_cast<uintptr_t>(weight.data.data()) % alignof(float) == 0;
 }
 
-int64_t step_scratch(const plan::Plan& plan, const ProgramLimits& limits, const plan::Op& op) {
-  return std::visit([&](const auto& concrete) { return scratch_bytes(plan, limits, concrete); },
-                    op);
+// Weights that the integer kernels multiply with: those of the steps that project, if their type
+// has panels.
+void mark_panels(const plan::Plan& plan, const plan::Op& op,
+                 std::vector<std::optional<Format>>& formats) {
+  const auto mark = [&](plan::WeightId id) {
+    if (id) formats[static_cast<size_t>(id.index)] = panel_format(plan.weight(id));
+  };
+  if (const auto* linear = std::get_if<plan::Linear>(&op)) mark(linear->projection.weight);
+  if (const auto* linear = std::get_if<plan::LinearAdd>(&op)) mark(linear->weight);
+  if (const auto* head = std::get_if<plan::Head>(&op)) mark(head->weight);
+  if (const auto* experts = std::get_if<plan::ExpertLinear>(&op)) mark(experts->weight);
+  if (const auto* norm_linear = std::get_if<plan::NormLinear>(&op)) {
+    for (const plan::Projection& projection : norm_linear->projections)
+      mark(projection.weight);
+  }
+  if (const auto* mlp = std::get_if<plan::Mlp>(&op)) {
+    for (const plan::WeightId id : {mlp->gate, mlp->up, mlp->down})
+      mark(id);
+  }
+}
+
+void add_rope(const plan::Op& op, std::vector<const plan::Rope*>& ropes) {
+  const plan::Rope* rope = nullptr;
+  if (const auto* apply = std::get_if<plan::ApplyRope>(&op)) rope = &apply->rope;
+  if (rope == nullptr || rope->inv_freq.empty()) return;
+  const auto same = [&](const plan::Rope* other) { return Context::same_angles(*other, *rope); };
+  if (std::none_of(ropes.begin(), ropes.end(), same)) ropes.push_back(rope);
 }
 
 Status check_limits(const ProgramLimits& limits) {
@@ -132,10 +177,11 @@ bool supports(const plan::Plan& plan, const plan::Op& op) {
       op);
 }
 
-Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, int n_threads) {
+Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, int n_threads,
+                           bool copy_panels) {
   KAPITSA_TRY(check_limits(limits));
   Layout layout;
-  Packer buffers, caches, recurrent, vectors;
+  Packer buffers, caches, recurrent, weights;
   for (const plan::Buffer& buffer : plan.buffers()) {
     const int64_t rows = buffer.rows == plan::RowSpace::pass ? limits.max_rows : limits.max_outputs;
     layout.buffers.push_back(
@@ -150,20 +196,37 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
     layout.kv_states.push_back(is_cache ? caches.add(n_slots, entry) : -1);
     layout.recurrent.push_back(is_cache ? -1 : recurrent.add(n_slots, entry));
   }
-  for (const plan::Weight& weight : plan.weights()) {
-    const bool copied = is_vector(weight) && !vector_in_place(weight);
-    layout.vectors.push_back(copied ? vectors.add(weight.in, sizeof(float)) : -1);
-  }
+  layout.formats.resize(plan.weights().size());
+  int64_t shared = 0;
   for (const plan::Routine& routine : plan.routines()) {
     for (const plan::Step& step : routine.steps) {
-      layout.scratch_bytes = std::max(layout.scratch_bytes, step_scratch(plan, limits, step.op));
+      if (limits.compute == ComputeMode::fast) mark_panels(plan, step.op, layout.formats);
+      add_rope(step.op, layout.ropes);
+      std::visit(
+          [&](const auto& op) {
+            layout.scratch_bytes = std::max(layout.scratch_bytes, scratch_bytes(plan, limits, op));
+            shared = std::max(shared, shared_bytes(plan, limits, op));
+          },
+          step.op);
     }
   }
+  for (size_t i = 0; i < plan.weights().size(); ++i) {
+    const plan::Weight& weight = plan.weights()[i];
+    const bool copied = is_vector(weight) && !vector_in_place(weight);
+    layout.vectors.push_back(copied ? weights.add(weight.in, sizeof(float)) : -1);
+    const auto format = layout.formats[i];
+    layout.panels.push_back(format && copy_panels ? weights.add(packed_bytes(weight, *format), 1)
+                                                  : -1);
+  }
+  for (const plan::Rope* rope : layout.ropes)
+    layout.rope_values.push_back(
+        buffers.add(limits.max_rows * 2 * std::ssize(rope->inv_freq), sizeof(float)));
   layout.scratch = buffers.add(n_threads, layout.scratch_bytes);
-  if (buffers.overflow() || caches.overflow() || recurrent.overflow() || vectors.overflow()) {
+  layout.shared = buffers.add(shared, 1);
+  if (buffers.overflow() || caches.overflow() || recurrent.overflow() || weights.overflow()) {
     return Error{ErrorCode::out_of_memory, "cpu: the sizes asked for exceed the address space"};
   }
-  layout.need = {.weights = vectors.total(),
+  layout.need = {.weights = weights.total(),
                  .kv_cache = caches.total(),
                  .recurrent = recurrent.total(),
                  .buffers = buffers.total()};

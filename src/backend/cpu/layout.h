@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace kapitsa::backend::cpu {
@@ -16,16 +17,24 @@ bool supports(const plan::Plan& plan, const plan::Op& op);
 
 struct Layout {
   // Byte offsets by handle; -1 for a weight that is used where it is mapped.
-  std::vector<int64_t> buffers;    // in the buffer block
-  std::vector<int64_t> kv_states;  // in the cache block; -1 for other kinds
-  std::vector<int64_t> recurrent;  // in the recurrent block; -1 for caches
-  std::vector<int64_t> vectors;    // in the weight block
-  int64_t scratch = 0;             // of thread 0 in the buffer block
-  int64_t scratch_bytes = 0;       // of each thread
+  std::vector<int64_t> buffers;                // in the buffer block
+  std::vector<int64_t> kv_states;              // in the cache block; -1 for other kinds
+  std::vector<int64_t> recurrent;              // in the recurrent block; -1 for caches
+  std::vector<int64_t> vectors;                // in the weight block
+  std::vector<int64_t> panels;                 // in the weight block
+  std::vector<std::optional<Format>> formats;  // by weight; nullopt: multiplied in f32
+  std::vector<const plan::Rope*> ropes;        // the different ones of the plan
+  std::vector<int64_t> rope_values;            // in the buffer block
+  int64_t scratch = 0;                         // of thread 0 in the buffer block
+  int64_t scratch_bytes = 0;                   // of each thread
+  int64_t shared = 0;                          // of all threads, in the buffer block
   MemoryNeed need;
 };
 
-// `plan` is lowered. Fails where the sizes overflow or a limit is not positive.
-Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, int n_threads);
+// `plan` is lowered and outlives the layout. `copy_panels`: keep the panels of block-quantised
+// weights in memory; otherwise they are made again whenever they are needed, which is slow and
+// gives the same bits. Fails where the sizes overflow or a limit is not positive.
+Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, int n_threads,
+                           bool copy_panels);
 
 }  // namespace kapitsa::backend::cpu

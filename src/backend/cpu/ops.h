@@ -37,9 +37,13 @@ void run_op(const Context& c, const Worker& w, const plan::CacheAppend& op);
 void run_op(const Context& c, const Worker& w, const plan::Attend& op);
 // ops_linear.cpp
 void run_op(const Context& c, const Worker& w, const plan::Linear& op);
-void run_op(const Context& c, const Worker& w, const plan::ExpertLinear& op);
+void run_op(const Context& c, const Worker& w, const plan::NormLinear& op);
+void run_op(const Context& c, const Worker& w, const plan::LinearAdd& op);
+void run_op(const Context& c, const Worker& w, const plan::Mlp& op);
+void run_op(const Context& c, const Worker& w, const plan::Head& op);
 // ops_experts.cpp
 void run_op(const Context& c, const Worker& w, const plan::SelectExperts& op);
+void run_op(const Context& c, const Worker& w, const plan::ExpertLinear& op);
 void run_op(const Context& c, const Worker& w, const plan::CombineExperts& op);
 // ops_output.cpp
 void run_op(const Context& c, const Worker& w, const plan::GatherOutputs& op);
@@ -48,16 +52,50 @@ void run_op(const Context& c, const Worker& w, const plan::TopLogits& op);
 template <typename Op>
 concept Runnable = requires(const Context& c, const Worker& w, const Op& op) { run_op(c, w, op); };
 
-// Scratch bytes that one thread needs for a step; ops without an overload need none.
+// Computes the angles of all ropes of the plan for the pass's rows, before the first step.
+void fill_ropes(const Context& c, const Worker& w);
+// Rotates one head; angles (pairs, 2) are a row of a RopeTable.
+void rotate(float* x, const float* angles, int64_t n_pairs, plan::RopePairs pairs);
+
+// Most projections of one NormLinear that it takes.
+inline constexpr size_t kMaxProjections = 16;
+
+// The kernel's name of a function; not for identity.
+Function kernel_function(plan::Activation activation);
+
+// Scratch bytes that one thread needs for a step, and that all threads share; ops without an
+// overload need none.
 template <typename Op>
 int64_t scratch_bytes(const plan::Plan&, const ProgramLimits&, const Op&) {
   return 0;
 }
+template <typename Op>
+int64_t shared_bytes(const plan::Plan&, const ProgramLimits&, const Op&) {
+  return 0;
+}
+int64_t top_logits_bytes(int64_t n_rows, int64_t vocab);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Attend& op);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Linear& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::NormLinear& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::LinearAdd& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Mlp& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Head& op);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                       const plan::ExpertLinear& op);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                       const plan::SelectExperts& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Linear& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                     const plan::NormLinear& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                     const plan::LinearAdd& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Mlp& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Head& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                     const plan::ExpertLinear& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                     const plan::TopLogits& op);
 
 }  // namespace kapitsa::backend::cpu

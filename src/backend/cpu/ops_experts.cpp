@@ -1,5 +1,7 @@
-// Routing: which experts a row uses, and the weighted sum of what they gave. The sum runs over
-// slots in rank order, whatever else the pass holds.
+// Mixture of experts: which experts a row uses, their projections, and the weighted sum of what
+// they gave. An expert is read once for all rows that chose it; the sum runs over slots in rank
+// order, whatever else the pass holds.
+#include "backend/cpu/matmul.h"
 #include "backend/cpu/ops.h"
 #include "base/huge_block.h"
 
@@ -89,7 +91,52 @@ void finish_weights(const Context& c, const plan::Router& router, const int32_t*
   }
 }
 
+// The choices (row * top_k + slot) of a pass, sorted by expert.
+struct Choices {
+  int32_t* first;  // (n_experts + 1): choices of expert e are first[e]..first[e + 1] - 1
+  int32_t* order;  // (choices)
+  int32_t* rows;   // (choices) the row of each
+};
+int64_t choices_bytes(int64_t n_experts, int64_t n_choices) {
+  return round_up((n_experts + 1 + 2 * n_choices) * 4, kLine);
+}
+
+Choices sort_choices(std::span<const int32_t> ids, int64_t n_experts, int64_t top_k,
+                     std::byte* memory) {
+  const auto n = std::ssize(ids);
+  Choices choices = {};
+  choices.first = reinterpret_cast<int32_t*>(memory);
+  choices.order = choices.first + n_experts + 1;
+  choices.rows = choices.order + n;
+  std::fill_n(choices.first, n_experts + 1, 0);
+  for (const int32_t id : ids)
+    ++choices.first[id + 1];
+  for (int64_t e = 0; e < n_experts; ++e)
+    choices.first[e + 1] += choices.first[e];
+  for (int64_t i = 0; i < n; ++i) {
+    const int32_t at = choices.first[ids[static_cast<size_t>(i)]]++;
+    choices.order[at] = static_cast<int32_t>(i);
+    choices.rows[at] = static_cast<int32_t>(i / top_k);
+  }
+  for (int64_t e = n_experts; e > 0; --e)
+    choices.first[e] = choices.first[e - 1];
+  choices.first[0] = 0;
+  return choices;
+}
+
 }  // namespace
+
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::ExpertLinear& op) {
+  const plan::Weight& weight = plan.weight(op.weight);
+  return project_bytes(limits, weight) +
+         choices_bytes(weight.experts, limits.max_rows * plan.buffer(op.ids).width);
+}
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                     const plan::ExpertLinear& op) {
+  const plan::Weight& weight = plan.weight(op.weight);
+  return input_bytes(limits.max_rows * plan.buffer(op.in).width / weight.in, weight.in);
+}
 
 int64_t scratch_bytes(const plan::Plan& /*plan*/, const ProgramLimits& /*limits*/,
                       const plan::SelectExperts& op) {
@@ -118,6 +165,33 @@ void run_op(const Context& c, const Worker& w, const plan::SelectExperts& op) {
       ranking[best] = kExcluded;
     }
     finish_weights(c, router, ids, weights);
+  }
+}
+
+void run_op(const Context& c, const Worker& w, const plan::ExpertLinear& op) {
+  const WeightView& weight = c.weight(op.weight);
+  const int64_t top_k = c.width(op.ids);
+  const int64_t n_rows = c.n_rows(op.ids);
+  const bool shared = c.width(op.in) == weight.in;  // one input for all slots of a row
+  const Input input = prepare_input(c, w,
+                                    {.data = c.f32(op.in),
+                                     .stride = weight.in,
+                                     .n_rows = shared ? n_rows : n_rows * top_k,
+                                     .k = weight.in},
+                                    {&op.weight, 1}, w.shared);
+  const Choices choices =
+      sort_choices({c.i32(op.ids), static_cast<size_t>(n_rows * top_k)}, weight.experts, top_k,
+                   w.scratch + project_bytes(c.limits, *weight.source));
+  const Range outs = partition(weight.out, w.thread, w.n_threads, kPanelRows);
+  for (int64_t e = 0; e < weight.experts; ++e) {
+    const auto first = static_cast<size_t>(choices.first[e]);
+    const auto n = static_cast<size_t>(choices.first[e + 1]) - first;
+    if (n == 0) continue;
+    project(c, w, input,
+            {.weight = op.weight, .expert = e, .out = c.f32(op.out), .out_stride = weight.out},
+            outs,
+            {.in = {(shared ? choices.rows : choices.order) + first, n},
+             .out = {choices.order + first, n}});
   }
 }
 

@@ -1,98 +1,204 @@
-// Projections. Threads split the output columns. Plain weights are read where they are; block types
-// are decoded to f32, a few rows at a time, into the thread's scratch.
+// Projections of dense models. Threads split the output columns; a step prepares its input once and
+// meets the other threads only where it must (matmul.h).
+#include "backend/cpu/matmul.h"
 #include "backend/cpu/ops.h"
-#include "base/huge_block.h"
-#include "weights/codec.h"
 
 #include <algorithm>
+#include <array>
 
 namespace kapitsa::backend::cpu {
 namespace {
 
-constexpr int64_t kDecodedRows = 4;  // weight rows decoded at a time
-
-std::optional<Plain> plain_type(DType dtype) {
-  switch (dtype) {
-  case DType::f32: return Plain::f32;
-  case DType::f16: return Plain::f16;
-  case DType::bf16: return Plain::bf16;
-  default: return std::nullopt;
-  }
+Source rows_of(const Context& c, plan::BufferId id, const plan::Norm& norm = {}) {
+  return {.data = c.f32(id),
+          .stride = c.width(id),
+          .n_rows = c.n_rows(id),
+          .k = c.width(id),
+          .norm = norm};
 }
 
-int64_t decode_bytes(const plan::Weight& weight) {
-  return plain_type(weight.dtype) ? 0 : round_up(kDecodedRows * weight.in * 4, kLine);
+Product product_of(const Context& c, const plan::Projection& projection) {
+  return {.weight = projection.weight,
+          .bias = c.vector(projection.bias),
+          .out = c.f32(projection.out),
+          .out_stride = c.width(projection.out)};
 }
 
-// Outputs first..end-1 of one matrix (expert) for all rows that `args` names.
-void linear_range(const Context& c, const Worker& w, const WeightView& weight, int64_t expert,
-                  Range outs, PlainLinear args) {
-  const std::byte* matrix = weight.data + expert * weight.out * weight.row_bytes;
-  float* out = args.out;
-  const float* bias = args.bias;
-  const auto type = plain_type(weight.dtype);
-  const int64_t step = type ? outs.end - outs.begin : kDecodedRows;
-  args.k = weight.in;
-  args.type = type.value_or(Plain::f32);
-  for (int64_t o = outs.begin; o < outs.end; o += step) {
-    args.n_out = std::min(step, outs.end - o);
-    args.w = matrix + o * weight.row_bytes;
-    args.out = out + o;
-    args.bias = bias != nullptr ? bias + o : nullptr;
-    if (!type) {
-      const auto bytes = static_cast<size_t>(args.n_out * weight.row_bytes);
-      auto* decoded = reinterpret_cast<float*>(w.scratch);
-      const auto status =
-          weights::dequantise(weight.dtype, {static_cast<const std::byte*>(args.w), bytes},
-                              {decoded, static_cast<size_t>(args.n_out * weight.in)});
-      KAPITSA_DCHECK(status.ok(), "supports() allowed a type that cannot be decoded");
-      args.w = decoded;
-    }
-    c.kernels->linear(args);
+Product residual_product(const Context& c, plan::WeightId weight, plan::WeightId bias,
+                         const plan::Residual& residual) {
+  return {.weight = weight,
+          .bias = c.vector(bias),
+          .out = c.f32(residual.out),
+          .out_stride = c.width(residual.out),
+          .accumulate = residual.accumulate};
+}
+
+int64_t max_rows_of(const plan::Plan& plan, const ProgramLimits& limits, plan::BufferId id) {
+  return plan.buffer(id).rows == plan::RowSpace::pass ? limits.max_rows : limits.max_outputs;
+}
+
+// Rows of an MLP whose inner values stay in the cache between its two halves.
+constexpr int64_t kMlpRows = 64;
+constexpr int64_t kMlpGrain = 32;  // columns: whole panels and whole activation groups
+
+// The shared scratch of an MLP.
+struct MlpMemory {
+  std::byte* input;
+  float* gate;  // (rows, width)
+  float* up;    // (rows, width)
+  uint8_t* records;
+};
+MlpMemory mlp_memory(const Worker& w, int64_t n_rows, int64_t k, int64_t width) {
+  const int64_t inner = round_up(n_rows * width * 4, kLine);
+  std::byte* at = w.shared + input_bytes(n_rows, k);
+  return {w.shared, reinterpret_cast<float*>(at), reinterpret_cast<float*>(at + inner),
+          reinterpret_cast<uint8_t*>(at + 2 * inner)};
+}
+
+// gate = f(gate) * up, or f(up), for one row's columns.
+void activate(const Context& c, plan::Activation activation, bool gated, float* gate,
+              const float* up, int64_t n) {
+  const float* in = gated ? gate : up;
+  if (activation == plan::Activation::identity) {
+    std::copy_n(in, n, gate);
+  } else {
+    c.kernels->activate(kernel_function(activation), in, gate, n);
   }
+  if (!gated) return;
+  for (int64_t i = 0; i < n; ++i)
+    gate[i] *= up[i];
 }
 
 }  // namespace
 
-int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& /*limits*/,
-                      const plan::Linear& op) {
-  return decode_bytes(plan.weight(op.projection.weight));
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Linear& op) {
+  return project_bytes(limits, plan.weight(op.projection.weight));
+}
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::NormLinear& op) {
+  int64_t bytes = 0;
+  for (const plan::Projection& projection : op.projections)
+    bytes = std::max(bytes, project_bytes(limits, plan.weight(projection.weight)));
+  return bytes;
+}
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::LinearAdd& op) {
+  return project_bytes(limits, plan.weight(op.weight));
+}
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Mlp& op) {
+  return std::max(project_bytes(limits, plan.weight(op.up)),
+                  project_bytes(limits, plan.weight(op.down)));
+}
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Head& op) {
+  return project_bytes(limits, plan.weight(op.weight));
 }
 
-int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& /*limits*/,
-                      const plan::ExpertLinear& op) {
-  return decode_bytes(plan.weight(op.weight));
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Linear& op) {
+  return input_bytes(max_rows_of(plan, limits, op.in), plan.buffer(op.in).width);
+}
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                     const plan::NormLinear& op) {
+  return input_bytes(max_rows_of(plan, limits, op.x), plan.buffer(op.x).width);
+}
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                     const plan::LinearAdd& op) {
+  return input_bytes(max_rows_of(plan, limits, op.in), plan.buffer(op.in).width);
+}
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Mlp& op) {
+  const int64_t n_rows = max_rows_of(plan, limits, op.x);
+  const int64_t width = plan.weight(op.up).out;
+  return input_bytes(n_rows, plan.buffer(op.x).width) + 2 * round_up(n_rows * width * 4, kLine) +
+         n_rows * activation_layout(width).bytes;
+}
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Head& op) {
+  return std::max(input_bytes(limits.max_outputs, plan.buffer(op.x).width),
+                  top_logits_bytes(limits.max_outputs, plan.buffer(op.logits).width));
 }
 
 void run_op(const Context& c, const Worker& w, const plan::Linear& op) {
-  const WeightView& weight = c.weight(op.projection.weight);
-  linear_range(c, w, weight, 0, partition(weight.out, w.thread, w.n_threads, kDecodedRows),
-               {.x = c.f32(op.in),
-                .x_stride = c.width(op.in),
-                .n_rows = c.n_rows(op.in),
-                .bias = c.vector(op.projection.bias),
-                .out = c.f32(op.projection.out),
-                .out_stride = c.width(op.projection.out)});
+  const Input input = prepare_input(c, w, rows_of(c, op.in), {&op.projection.weight, 1}, w.shared);
+  const Product product = product_of(c, op.projection);
+  project_share(c, w, input, {&product, 1});
 }
 
-void run_op(const Context& c, const Worker& w, const plan::ExpertLinear& op) {
-  const WeightView& weight = c.weight(op.weight);
-  const int64_t top_k = c.width(op.ids);
-  const int64_t in_width = c.width(op.in);
-  const bool shared = in_width == weight.in;
-  const Range outs = partition(weight.out, w.thread, w.n_threads, kDecodedRows);
-  const int64_t n_choices = c.n_rows(op.ids) * top_k;
-  for (int64_t choice = 0; choice < n_choices; ++choice) {
-    const int64_t row = choice / top_k;
-    const float* x = c.f32(op.in) + row * in_width;
-    if (!shared) x += choice % top_k * weight.in;
-    linear_range(c, w, weight, c.i32(op.ids)[choice], outs,
-                 {.x = x,
-                  .x_stride = weight.in,
-                  .n_rows = 1,
-                  .out = c.f32(op.out) + choice * weight.out,
-                  .out_stride = weight.out});
+void run_op(const Context& c, const Worker& w, const plan::NormLinear& op) {
+  std::array<plan::WeightId, kMaxProjections> weights;
+  std::array<Product, kMaxProjections> products;
+  const size_t n = op.projections.size();
+  for (size_t i = 0; i < n; ++i) {
+    weights[i] = op.projections[i].weight;
+    products[i] = product_of(c, op.projections[i]);
   }
+  const Input input =
+      prepare_input(c, w, rows_of(c, op.x, op.norm), std::span(weights).first(n), w.shared);
+  project_share(c, w, input, std::span(products).first(n));
+}
+
+void run_op(const Context& c, const Worker& w, const plan::LinearAdd& op) {
+  const Input input = prepare_input(c, w, rows_of(c, op.in), {&op.weight, 1}, w.shared);
+  const Product product = residual_product(c, op.weight, op.bias, op.residual);
+  project_share(c, w, input, {&product, 1});
+}
+
+void run_op(const Context& c, const Worker& w, const plan::Mlp& op) {
+  const int64_t n_rows = c.n_rows(op.x);
+  const int64_t width = c.weight(op.up).out;
+  const MlpMemory m = mlp_memory(w, n_rows, c.width(op.x), width);
+  const std::array<plan::WeightId, 2> up_weights = {op.up, op.gate ? op.gate : op.up};
+  Input input = prepare_input(c, w, rows_of(c, op.x, op.norm), up_weights, m.input);
+
+  const Range own = partition(width, w.thread, w.n_threads, kMlpGrain);
+  const int64_t n_own = own.end - own.begin;
+  const bool down_panels = uses_panels(c, op.down);
+  const int64_t record_bytes = activation_layout(width).bytes;
+  const int64_t input_record_bytes = activation_layout(input.k).bytes;
+  for (int64_t first = 0; first < n_rows && n_own > 0; first += kMlpRows) {
+    Input chunk = input;
+    chunk.n_rows = std::min(kMlpRows, n_rows - first);
+    if (chunk.plain != nullptr) chunk.plain += first * input.stride;
+    if (chunk.records != nullptr) chunk.records += first * input_record_bytes;
+    const auto inner = [&](plan::WeightId weight, float* to) {
+      project(c, w, chunk, {.weight = weight, .out = to + first * width, .out_stride = width}, own);
+    };
+    if (op.gate) inner(op.gate, m.gate);
+    inner(op.up, m.up);
+    for (int64_t r = first; r < first + chunk.n_rows; ++r) {
+      float* gate = m.gate + r * width;
+      activate(c, op.activation, static_cast<bool>(op.gate), gate + own.begin,
+               m.up + r * width + own.begin, n_own);
+      if (down_panels)
+        c.kernels->quantise(gate, width, own.begin, own.end, c.planes(),
+                            m.records + r * record_bytes);
+    }
+  }
+  c.pool->barrier();
+  const Input down = {
+      .k = width, .n_rows = n_rows, .plain = m.gate, .stride = width, .records = m.records};
+  const Product product = residual_product(c, op.down, {}, op.residual);
+  project_share(c, w, down, {&product, 1});
+}
+
+void run_op(const Context& c, const Worker& w, const plan::Head& op) {
+  Source source = rows_of(c, op.x, op.norm);
+  source.rows = c.pass->outputs;
+  source.n_rows = std::ssize(c.pass->outputs);
+  if (source.n_rows == 0) return;
+  const Input input = prepare_input(c, w, source, {&op.weight, 1}, w.shared);
+  const int64_t vocab = c.width(op.logits);
+  const Range own = partition(vocab, w.thread, w.n_threads, kPanelRows);
+  project(c, w, input, {.weight = op.weight, .out = c.f32(op.logits), .out_stride = vocab}, own);
+  for (int64_t r = 0; r < source.n_rows && own.end > own.begin; ++r) {
+    float* logits = c.f32(op.logits) + r * vocab + own.begin;
+    const int64_t n = own.end - own.begin;
+    if (op.scale != 1.0F) {
+      for (int64_t i = 0; i < n; ++i)
+        logits[i] *= op.scale;
+    }
+    if (op.softcap > 0.0F) c.kernels->softcap(logits, logits, n, op.softcap);
+  }
+  if (!op.top_ids) return;
+  c.pool->barrier();
+  run_op(c, w, plan::TopLogits{op.logits, op.top_ids, op.top_values, op.log_sum_exp});
 }
 
 }  // namespace kapitsa::backend::cpu

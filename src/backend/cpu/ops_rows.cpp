@@ -1,7 +1,7 @@
 // The steps in which a row needs nothing but itself. They are small beside the projections; their
 // loops are plain, and the compiler vectorises the simple ones.
 #include "backend/cpu/ops.h"
-#include "weights/codec.h"
+#include "backend/weight_row.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,6 +31,8 @@ void for_elements(const Context& c, const Worker& w, plan::BufferId in, plan::Bu
     (rows.end - rows.begin) * width);
 }
 
+}  // namespace
+
 Function kernel_function(plan::Activation activation) {
   switch (activation) {
   case plan::Activation::silu: return Function::silu;
@@ -45,17 +47,12 @@ Function kernel_function(plan::Activation activation) {
   KAPITSA_CHECK(false, "identity has no kernel");
 }
 
-}  // namespace
-
 void run_op(const Context& c, const Worker& w, const plan::EmbedRows& op) {
   const WeightView& table = c.weight(op.table);
   const int64_t width = c.width(op.out);
   for_rows(c, w, op.out, [&](int64_t row) {
     const int64_t token = c.pass->tokens[static_cast<size_t>(row)];
-    const auto status = weights::dequantise(
-        table.dtype, {table.data + token * table.row_bytes, static_cast<size_t>(table.row_bytes)},
-        {c.f32(op.out) + row * width, static_cast<size_t>(width)});
-    KAPITSA_DCHECK(status.ok(), "supports() allowed a type that cannot be decoded");
+    decode_row(*table.source, 0, token, {c.f32(op.out) + row * width, static_cast<size_t>(width)});
   });
 }
 
@@ -229,24 +226,45 @@ void run_op(const Context& c, const Worker& w, const plan::Softmax& op) {
 void run_op(const Context& c, const Worker& w, const plan::ApplyRope& op) {
   const HeadRows heads = c.heads(op.x);
   const auto n_pairs = static_cast<int64_t>(op.rope.inv_freq.size());
-  const bool adjacent = op.rope.pairs == plan::RopePairs::adjacent;
+  const float* angles = c.rope_values(op.rope);
   for_rows(c, w, op.x.buffer, [&](int64_t row) {
-    const double position = c.pass->positions[static_cast<size_t>(row)];
+    for (int64_t h = 0; h < op.x.count; ++h)
+      rotate(heads.at(row, h), angles + row * 2 * n_pairs, n_pairs, op.rope.pairs);
+  });
+}
+
+void rotate(float* x, const float* angles, int64_t n_pairs, plan::RopePairs pairs) {
+  if (pairs == plan::RopePairs::half) {
     for (int64_t i = 0; i < n_pairs; ++i) {
-      // In double: a product of two floats loses the angle at long positions.
-      const double angle = position * static_cast<double>(op.rope.inv_freq[static_cast<size_t>(i)]);
-      const float cosine = static_cast<float>(std::cos(angle)) * op.rope.magnitude;
-      const float sine = static_cast<float>(std::sin(angle)) * op.rope.magnitude;
-      const int64_t first = adjacent ? 2 * i : i;
-      const int64_t second = adjacent ? 2 * i + 1 : i + n_pairs;
-      for (int64_t h = 0; h < op.x.count; ++h) {
-        float* x = heads.at(row, h);
-        const float a = x[first], b = x[second];
-        x[first] = a * cosine - b * sine;
-        x[second] = b * cosine + a * sine;
+      const float a = x[i], b = x[i + n_pairs];
+      x[i] = a * angles[2 * i] - b * angles[2 * i + 1];
+      x[i + n_pairs] = b * angles[2 * i] + a * angles[2 * i + 1];
+    }
+    return;
+  }
+  for (int64_t i = 0; i < 2 * n_pairs; i += 2) {
+    const float a = x[i], b = x[i + 1];
+    x[i] = a * angles[i] - b * angles[i + 1];
+    x[i + 1] = b * angles[i] + a * angles[i + 1];
+  }
+}
+
+void fill_ropes(const Context& c, const Worker& w) {
+  const Range rows = partition(c.pass->n_rows(), w.thread, w.n_threads);
+  for (const RopeTable& table : c.ropes) {
+    const auto n_pairs = std::ssize(table.rope->inv_freq);
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      const double position = c.pass->positions[static_cast<size_t>(row)];
+      float* values = table.values + row * 2 * n_pairs;
+      for (int64_t i = 0; i < n_pairs; ++i) {
+        // In double: a product of two floats loses the angle at long positions.
+        const double angle =
+            position * static_cast<double>(table.rope->inv_freq[static_cast<size_t>(i)]);
+        values[2 * i] = static_cast<float>(std::cos(angle)) * table.rope->magnitude;
+        values[2 * i + 1] = static_cast<float>(std::sin(angle)) * table.rope->magnitude;
       }
     }
-  });
+  }
 }
 
 }  // namespace kapitsa::backend::cpu

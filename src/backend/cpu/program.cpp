@@ -2,7 +2,8 @@
 
 #include "backend/check_pass.h"
 #include "backend/cpu/ops.h"
-#include "weights/codec.h"
+#include "backend/cpu/panels.h"
+#include "backend/weight_row.h"
 
 #include <fmt/format.h>
 
@@ -26,7 +27,11 @@ struct SplitOf {
   Split operator()(const plan::ApplyRope& op) const { return rows_of(op.x.buffer); }
   Split operator()(const plan::CacheAppend& op) const { return rows_of(op.in.buffer); }
   Split operator()(const plan::SelectExperts& op) const { return rows_of(op.ids); }
-  Split operator()(const plan::TopLogits& op) const { return rows_of(op.logits); }
+  Split operator()(const plan::TopLogits&) const { return Split::free; }
+  Split operator()(const plan::NormLinear&) const { return Split::free; }
+  Split operator()(const plan::LinearAdd&) const { return Split::free; }
+  Split operator()(const plan::Mlp&) const { return Split::free; }
+  Split operator()(const plan::Head&) const { return Split::free; }
   Split operator()(const plan::Linear&) const { return Split::free; }
   Split operator()(const plan::ExpertLinear&) const { return Split::free; }
   Split operator()(const plan::Attend&) const { return Split::free; }
@@ -41,10 +46,12 @@ struct SplitOf {
 
 Result<std::unique_ptr<CpuProgram>> CpuProgram::create(plan::Plan plan, const ProgramLimits& limits,
                                                        const Kernels& kernels,
-                                                       std::shared_ptr<ThreadPool> pool) {
+                                                       std::shared_ptr<ThreadPool> pool,
+                                                       bool copy_panels) {
   std::unique_ptr<CpuProgram> program(new CpuProgram);
-  KAPITSA_ASSIGN(program->layout_, make_layout(plan, limits, pool->n_threads()));
   program->plan_ = std::move(plan);
+  KAPITSA_ASSIGN(program->layout_,
+                 make_layout(program->plan_, limits, pool->n_threads(), copy_panels));
   program->pool_ = std::move(pool);
   program->context_.plan = &program->plan_;
   program->context_.kernels = &kernels;
@@ -74,25 +81,40 @@ Status CpuProgram::allocate() {
     if (state.kind == plan::StateKind::recurrent)
       state_bytes_ += context_.states.back().entry_bytes;
   }
-  for (size_t i = 0; i < plan_.weights().size(); ++i) {
-    const plan::Weight& weight = plan_.weights()[i];
-    WeightView view = {.dtype = weight.dtype,
-                       .experts = weight.experts,
-                       .out = weight.out,
-                       .in = weight.in,
-                       .data = weight.data.data(),
-                       .row_bytes = dtype_bytes(weight.dtype, weight.in).value_or(0)};
-    if (layout_.vectors[i] >= 0) {
-      auto* vector = reinterpret_cast<float*>(weight_block_.data() + layout_.vectors[i]);
-      KAPITSA_TRY(
-          weights::dequantise(weight.dtype, weight.data, {vector, static_cast<size_t>(weight.in)}));
-      view.vector = vector;
-    } else if (weight.experts == 1 && weight.out == 1) {
-      view.vector = reinterpret_cast<const float*>(weight.data.data());
-    }
-    context_.weights.push_back(view);
-  }
+  for (size_t i = 0; i < layout_.ropes.size(); ++i)
+    context_.ropes.push_back({layout_.ropes[i], reinterpret_cast<float*>(buffer_block_.data() +
+                                                                         layout_.rope_values[i])});
+  for (size_t i = 0; i < plan_.weights().size(); ++i)
+    bind_weight(i);
   return {};
+}
+
+void CpuProgram::bind_weight(size_t index) {
+  const plan::Weight& weight = plan_.weights()[index];
+  WeightView view = {.source = &weight,
+                     .experts = weight.experts,
+                     .out = weight.out,
+                     .in = weight.in,
+                     .format = layout_.formats[index]};
+  if (layout_.vectors[index] >= 0) {
+    auto* vector = reinterpret_cast<float*>(weight_block_.data() + layout_.vectors[index]);
+    decode_row(weight, 0, 0, {vector, static_cast<size_t>(weight.in)});
+    view.vector = vector;
+  } else if (weight.experts == 1 && weight.out == 1) {
+    view.vector = reinterpret_cast<const float*>(weight.data.data());
+  }
+  if (layout_.panels[index] >= 0) {
+    auto* panels = reinterpret_cast<uint8_t*>(weight_block_.data() + layout_.panels[index]);
+    const int64_t per_expert = n_panels(weight);
+    const int64_t panel_bytes = panel_layout(*view.format, weight.in).bytes;
+    pool_->run([&](int thread, int n_threads) {
+      const Range own = partition(weight.experts * per_expert, thread, n_threads);
+      for (int64_t i = own.begin; i < own.end; ++i)
+        pack_panel(weight, *view.format, i / per_expert, i % per_expert, panels + i * panel_bytes);
+    });
+    view.panels = panels;
+  }
+  context_.weights.push_back(view);
 }
 
 void CpuProgram::bind_steps() {
@@ -104,7 +126,6 @@ void CpuProgram::bind_steps() {
       bound.push_back({&step.op, split == Split::free || split != before});
       before = split;
     }
-    if (!bound.empty()) bound.front().meet_before = false;
     routines_.push_back(std::move(bound));
   }
 }
@@ -113,7 +134,9 @@ void CpuProgram::run_steps(const std::vector<BoundStep>& steps, int thread, int 
   const Worker worker = {.thread = thread,
                          .n_threads = n_threads,
                          .scratch = buffer_block_.data() + layout_.scratch +
-                                    thread * layout_.scratch_bytes};
+                                    thread * layout_.scratch_bytes,
+                         .shared = buffer_block_.data() + layout_.shared};
+  fill_ropes(context_, worker);
   for (const BoundStep& step : steps) {
     if (step.meet_before) pool_->barrier();
     std::visit(

@@ -18,7 +18,8 @@ public:
   // `plan` is lowered. The pool is shared with the Device and its other Programs.
   static Result<std::unique_ptr<CpuProgram>> create(plan::Plan plan, const ProgramLimits& limits,
                                                     const Kernels& kernels,
-                                                    std::shared_ptr<ThreadPool> pool);
+                                                    std::shared_ptr<ThreadPool> pool,
+                                                    bool copy_panels);
 
   Status run(const plan::Pass& pass) override;
   Status synchronise() override { return {}; }
@@ -41,6 +42,7 @@ private:
 
   CpuProgram() = default;
   Status allocate();
+  void bind_weight(size_t index);
   void bind_steps();
   void run_steps(const std::vector<BoundStep>& steps, int thread, int n_threads) const;
   Status check_snapshot(int32_t state_slot, size_t n_bytes) const;

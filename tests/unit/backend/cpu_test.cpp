@@ -1,6 +1,9 @@
 // The CPU backend as a whole: invariance of results to rows, threads, cuts and paths, agreement of
 // the instruction sets, limits and errors. Single ops are compared with ref/ in tests/kernels.
 #include "backend/backend.h"
+#include "backend/cpu/isa.h"
+#include "backend/cpu/layout.h"
+#include "backend/cpu/program.h"
 #include "support/decoder.h"
 
 #include <gtest/gtest.h>
@@ -39,8 +42,9 @@ Runner open_runner(const Decoder& decoder, const DeviceOptions& options,
 }
 
 // One sequence at pages 3, 2, 1, 0, 4, 5...: so that slots are not positions.
+constexpr int32_t kPages[] = {3, 2, 1, 0, 4, 5, 6, 7, 8, 9, 10, 11};
 struct Sequence {
-  std::vector<int32_t> pages = {3, 2, 1, 0, 4, 5, 6, 7, 8, 9, 10, 11};
+  std::span<const int32_t> pages = kPages;
   int32_t committed = 0;
 
   int32_t slot(int32_t position) const {
@@ -124,24 +128,40 @@ std::vector<std::string> available_isas() {
   return names;
 }
 
-class CpuIsa : public testing::TestWithParam<std::string> {
-protected:
-  DeviceOptions options(int32_t n_threads) const {
-    return {.n_threads = n_threads, .force_isa = GetParam()};
-  }
-  const Decoder decoder_ =
-      test::random_decoder({.vocab = 100, .cache = DType::f16}, DType::q8_0, DType::f16, 1);
+struct IsaMode {
+  std::string isa;
+  ComputeMode mode;
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, CpuIsa, testing::ValuesIn(available_isas()),
-                         [](const auto& isa) { return isa.param; });
+std::vector<IsaMode> isa_modes() {
+  std::vector<IsaMode> all;
+  for (const std::string& isa : available_isas()) {
+    all.push_back({isa, ComputeMode::f32});
+    all.push_back({isa, ComputeMode::fast});
+  }
+  return all;
+}
+
+class CpuIsa : public testing::TestWithParam<IsaMode> {
+protected:
+  Runner open(int32_t n_threads) const {
+    return open_runner(decoder_, {.n_threads = n_threads, .force_isa = GetParam().isa},
+                       GetParam().mode);
+  }
+  const Decoder decoder_ =
+      test::random_decoder({.vocab = 100, .cache = DType::f16}, DType::q4_1, DType::q8_0, 1);
+};
+
+INSTANTIATE_TEST_SUITE_P(Isa, CpuIsa, testing::ValuesIn(isa_modes()), [](const auto& param_info) {
+  return param_info.param.isa + (param_info.param.mode == ComputeMode::f32 ? "_f32" : "_fast");
+});
 
 TEST_P(CpuIsa, prefill_does_not_depend_on_cuts_or_threads) {
-  Runner one = open_runner(decoder_, options(1));
+  Runner one = open(1);
   Sequence whole;
   const auto expected = run_chain(one, whole, 300, plan::Phase::prefill);
   for (const int32_t n_threads : {1, 2, 3}) {
-    Runner runner = open_runner(decoder_, options(n_threads));
+    Runner runner = open(n_threads);
     Sequence cut;
     std::vector<float> got;
     for (const int32_t n : {64, 128, 64, 44})
@@ -151,14 +171,14 @@ TEST_P(CpuIsa, prefill_does_not_depend_on_cuts_or_threads) {
 }
 
 TEST_P(CpuIsa, decode_rows_do_not_depend_on_their_number) {
-  Runner one = open_runner(decoder_, options(2));
+  Runner one = open(2);
   Sequence singles;
   run_chain(one, singles, 250, plan::Phase::prefill);
   std::vector<float> expected;
   for (int i = 0; i < 32; ++i)
     append(expected, run_chain(one, singles, 1, plan::Phase::decode));
   for (const int32_t n : {2, 8, 32}) {
-    Runner runner = open_runner(decoder_, options(3));
+    Runner runner = open(3);
     Sequence sequence;
     run_chain(runner, sequence, 250, plan::Phase::prefill);
     std::vector<float> got;
@@ -171,12 +191,12 @@ TEST_P(CpuIsa, decode_rows_do_not_depend_on_their_number) {
 // A tree: the row under test has ancestors in slots that the page table does not name, and rows of
 // another branch beside it.
 TEST_P(CpuIsa, tree_row_equals_the_same_path_as_a_chain) {
-  Runner chain = open_runner(decoder_, options(2));
+  Runner chain = open(2);
   Sequence a;
   run_chain(chain, a, 254, plan::Phase::prefill);
   const auto expected = run_chain(chain, a, 4, plan::Phase::decode);
 
-  Runner tree = open_runner(decoder_, options(2));
+  Runner tree = open(2);
   Sequence b;
   run_chain(tree, b, 254, plan::Phase::prefill);
   const int32_t spare = 700;  // slots beyond those of the sequence
@@ -206,11 +226,11 @@ TEST_P(CpuIsa, tree_row_equals_the_same_path_as_a_chain) {
 }
 
 TEST_P(CpuIsa, two_sequences_in_a_pass_do_not_meet) {
-  Runner alone = open_runner(decoder_, options(2));
+  Runner alone = open(2);
   Sequence a;
   const auto expected = run_chain(alone, a, 3, plan::Phase::decode);
 
-  Runner together = open_runner(decoder_, options(2));
+  Runner together = open(2);
   const Sequence first;
   const std::vector<int32_t> pages = {12};
   const plan::SequenceView views[] = {{.pages = first.pages}, {.pages = pages}};
@@ -231,13 +251,43 @@ TEST_P(CpuIsa, two_sequences_in_a_pass_do_not_meet) {
   EXPECT_TRUE(same_bits({logits->begin(), logits->end()}, expected));
 }
 
-TEST_P(CpuIsa, agrees_with_scalar_in_f32) {
-  Runner scalar = open_runner(decoder_, {.n_threads = 1, .force_isa = "scalar"});
-  Runner runner = open_runner(decoder_, options(2));
+TEST_P(CpuIsa, agrees_with_scalar) {
+  Runner scalar = open_runner(decoder_, {.n_threads = 1, .force_isa = "scalar"}, GetParam().mode);
+  Runner runner = open(2);
   Sequence a, b;
   EXPECT_LT(relative_error(run_chain(runner, a, 100, plan::Phase::prefill),
                            run_chain(scalar, b, 100, plan::Phase::prefill)),
-            2e-4);  // a rounding of K to f16 may go the other way
+            // A rounding of K to f16, or of an activation to a byte, may go the other way.
+            GetParam().mode == ComputeMode::f32 ? 2e-4 : 2e-2);
+}
+
+// Decoding in whole numbers with two planes is nearly exact, one byte for each value is not.
+TEST_P(CpuIsa, fast_decoding_is_close_to_f32) {
+  Runner exact = open_runner(decoder_, {.n_threads = 1, .force_isa = GetParam().isa});
+  Runner runner = open(2);
+  Sequence a, b;
+  const auto expected = run_chain(exact, a, 16, plan::Phase::decode);
+  EXPECT_LT(relative_error(run_chain(runner, b, 16, plan::Phase::decode), expected), 1e-3);
+}
+
+// Where memory is short, panels are made when they are needed: slower, the same bits.
+TEST_P(CpuIsa, weights_that_are_not_copied_give_the_same_bits) {
+  Runner copied = open(2);
+  Runner mapped = open(2);
+  const auto lowered = plan::lower(decoder_.plan, cpu::supports);
+  const auto kernels = cpu::choose_kernels(GetParam().isa);
+  ASSERT_TRUE(lowered.ok() && kernels.ok());
+  auto program = cpu::CpuProgram::create(
+      *lowered, {.max_rows = 512, .max_outputs = 512, .n_pages = 16, .compute = GetParam().mode},
+      **kernels, std::make_shared<ThreadPool>(2), false);
+  ASSERT_TRUE(program.ok()) << program.error().message;
+  EXPECT_LE((*program)->memory().weights, copied.program->memory().weights);
+  mapped.program = std::move(*program);
+  Sequence a, b;
+  EXPECT_TRUE(same_bits(run_chain(mapped, a, 70, plan::Phase::prefill),
+                        run_chain(copied, b, 70, plan::Phase::prefill)));
+  EXPECT_TRUE(same_bits(run_chain(mapped, a, 3, plan::Phase::decode),
+                        run_chain(copied, b, 3, plan::Phase::decode)));
 }
 
 TEST(Cpu, memory_is_what_was_announced) {

@@ -6,6 +6,8 @@
 // operands only, never on how many rows or outputs one call covers (invariant 1).
 #pragma once
 
+#include "backend/cpu/isa/panel.h"
+
 #include <cstdint>
 
 namespace kapitsa::backend::cpu {
@@ -22,7 +24,7 @@ enum class Function : uint8_t {
   signed_sqrt
 };
 
-// out[r][o] = sum over i of w[o][i] * x[r][i], then + bias[o] where there is one.
+// out[r][o] (+)= sum over i of w[o][i] * x[r][i], + bias[o] where there is one.
 struct PlainLinear {
   const void* w = nullptr;  // (n_out, k), row o at o * k
   Plain type = Plain::f32;
@@ -34,12 +36,34 @@ struct PlainLinear {
   const float* bias = nullptr;
   float* out = nullptr;  // (n_rows, n_out), row r at r * out_stride
   int64_t out_stride = 0;
+  bool accumulate = false;
+};
+
+// out[r][o] (+)= scale * sum over i of w[o][i] * x[r][i] + bias[o], for the outputs of some panels.
+struct PackedLinear {
+  const uint8_t* panels = nullptr;  // from tile panels_tile on
+  int64_t panels_tile = 0;
+  Format format = Format::q4_0;
+  int64_t n_out = 0;  // outputs of all panels; the last panel may be part empty
+  int64_t k = 0;
+  int64_t first_tile = 0, end_tile = 0;
+  const uint8_t* const* x = nullptr;  // (n_rows) activation records
+  int planes = 1;                     // of the records
+  int64_t n_rows = 0;
+  float scale = 1.0F;
+  const float* bias = nullptr;
+  float* const* out = nullptr;  // (n_rows), each (n_out)
+  bool accumulate = false;
 };
 
 struct Kernels {
   const char* name;  // as force_isa takes it
 
   void (*linear)(const PlainLinear& args);
+  void (*packed_linear)(const PackedLinear& args);
+  // Elements first..end-1 (multiples of 32) of a row of k into its activation record.
+  void (*quantise)(const float* x, int64_t k, int64_t first, int64_t end, int planes,
+                   uint8_t* record);
   float (*dot)(const float* x, const void* y, Plain type, int64_t n);
   // y += a * x
   void (*add_scaled)(float a, const void* x, Plain type, float* y, int64_t n);

@@ -67,8 +67,11 @@ inline void linear_block(const PlainLinear& a, int64_t first_out, int64_t first_
   }
   for (int o = 0; o < kOuts; ++o) {
     const float bias = a.bias != nullptr ? a.bias[first_out + o] : 0.0F;
-    for (int r = 0; r < kRows; ++r)
-      a.out[(first_row + r) * a.out_stride + first_out + o] = sum[o][r].sum() + bias;
+    for (int r = 0; r < kRows; ++r) {
+      float* out = a.out + (first_row + r) * a.out_stride + first_out + o;
+      const float y = sum[o][r].sum() + bias;
+      *out = a.accumulate ? *out + y : y;
+    }
   }
 }
 

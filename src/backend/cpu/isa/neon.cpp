@@ -10,11 +10,16 @@ namespace {
 
 #include "backend/cpu/isa/vec_neon.h"
 
+// Rows of one register block, of the f32 kernels and of the integer kernels.
 constexpr int kRowBlock = 4;
 
-#include "backend/cpu/isa/kernels_f32.inl"
+constexpr int kPackedRows = 4;
 
-constexpr Kernels kTable = {"neon", linear, dot, add_scaled, exp_sum, activate, softcap};
+#include "backend/cpu/isa/kernels_f32.inl"
+#include "backend/cpu/isa/kernels_packed.inl"
+
+constexpr Kernels kTable = {"neon",     linear,  packed_linear, quantise, dot,
+                            add_scaled, exp_sum, activate,      softcap};
 
 }  // namespace
 

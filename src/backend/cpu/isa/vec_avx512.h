@@ -15,6 +15,22 @@ struct Vec {
         _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(wide, 16))};
   }
+  static Vec load_u8(const uint8_t* p) {
+    return {_mm512_cvtepi32_ps(
+        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+  }
+  static Vec load_i8(const uint8_t* p) {
+    return {_mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+  }
+  // 2^(e - 128); subnormal for e < 2.
+  static Vec load_e8m0(const uint8_t* p) {
+    const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    const __m512i small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    const __mmask16 is_small = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
+    return {_mm512_castsi512_ps(_mm512_mask_blend_epi32(is_small, normal, small))};
+  }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
   float sum() const {
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -65,4 +81,54 @@ inline Vec select_less(Vec a, Vec b, Vec yes, Vec no) {
 // a * 2^n for whole n.
 inline Vec scale_by_power(Vec a, Vec n) {
   return {_mm512_scalef_ps(a.v, n.v)};
+}
+
+// 64 bytes: 4 k of 16 rows.
+struct Bytes {
+  __m512i v;
+  static Bytes load(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+  static Bytes all(int x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
+};
+inline Bytes operator&(Bytes a, Bytes b) {
+  return {_mm512_and_si512(a.v, b.v)};
+}
+inline Bytes operator|(Bytes a, Bytes b) {
+  return {_mm512_or_si512(a.v, b.v)};
+}
+// Bits that cross into the neighbouring byte are for the caller to mask away.
+template <int n>
+inline Bytes shift_right(Bytes a) {
+  return {_mm512_srli_epi16(a.v, n)};
+}
+template <int n>
+inline Bytes shift_left(Bytes a) {
+  return {_mm512_slli_epi16(a.v, n)};
+}
+inline Bytes lookup(const int8_t* table, Bytes index) {
+  const __m128i t = _mm_load_si128(reinterpret_cast<const __m128i*>(table));
+  return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), index.v)};
+}
+
+struct Ints {
+  __m512i v;
+  static Ints zero() { return {_mm512_setzero_si512()}; }
+  static Ints all_times(const int32_t* x, int factor) { return {_mm512_set1_epi32(*x * factor)}; }
+};
+// VPDPBUSD takes unsigned weights: signed ones get 128 added, and the sum is corrected by the
+// caller.
+constexpr int kSignedBias = 128;
+// sum + w . x over the 4 k of each row.
+template <bool kSigned>
+inline Ints dot(Ints sum, Bytes w, const uint8_t* x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, 4);
+  if constexpr (kSigned) w.v = _mm512_xor_si512(w.v, _mm512_set1_epi8(static_cast<char>(0x80)));
+  return {_mm512_dpbusd_epi32(sum.v, w.v, _mm512_set1_epi32(four))};
+}
+// 128 * high + low
+inline Ints combine(Ints high, Ints low) {
+  return {_mm512_add_epi32(_mm512_slli_epi32(high.v, 7), low.v)};
+}
+inline Vec to_float(Ints a) {
+  return {_mm512_cvtepi32_ps(a.v)};
 }

@@ -13,6 +13,24 @@ struct Vec {
   static Vec load_bf16(const uint16_t* p) {
     return {vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16))};
   }
+  static Vec load_u8(const uint8_t* p) {
+    return make(p, [](uint8_t x) { return static_cast<float>(x); });
+  }
+  static Vec load_i8(const uint8_t* p) {
+    return make(p, [](uint8_t x) { return static_cast<float>(static_cast<int8_t>(x)); });
+  }
+  // 2^(e - 128); subnormal for e < 2.
+  static Vec load_e8m0(const uint8_t* p) {
+    return make(p, [](uint8_t e) {
+      const uint32_t bits = e < 2 ? 0x00200000U << e : static_cast<uint32_t>(e - 1) << 23;
+      return __builtin_bit_cast(float, bits);
+    });
+  }
+  template <typename F>
+  static Vec make(const uint8_t* p, F&& f) {
+    const float four[4] = {f(p[0]), f(p[1]), f(p[2]), f(p[3])};
+    return load(four);
+  }
   void store(float* p) const { vst1q_f32(p, v); }
   float sum() const { return vaddvq_f32(v); }
 };
@@ -61,4 +79,50 @@ inline Vec scale_by_power(Vec a, Vec n) {
     return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(e, vdupq_n_s32(127)), 23));
   };
   return {vmulq_f32(vmulq_f32(a.v, power(half)), power(vsubq_s32(whole, half)))};
+}
+
+// 16 bytes: 4 k of 4 rows.
+struct Bytes {
+  uint8x16_t v;
+  static Bytes load(const uint8_t* p) { return {vld1q_u8(p)}; }
+  static Bytes all(int x) { return {vdupq_n_u8(static_cast<uint8_t>(x))}; }
+};
+inline Bytes operator&(Bytes a, Bytes b) {
+  return {vandq_u8(a.v, b.v)};
+}
+inline Bytes operator|(Bytes a, Bytes b) {
+  return {vorrq_u8(a.v, b.v)};
+}
+template <int n>
+inline Bytes shift_right(Bytes a) {
+  return {vshrq_n_u8(a.v, n)};
+}
+template <int n>
+inline Bytes shift_left(Bytes a) {
+  return {vshlq_n_u8(a.v, n)};
+}
+inline Bytes lookup(const int8_t* table, Bytes index) {
+  return {vreinterpretq_u8_s8(vqtbl1q_s8(vld1q_s8(table), index.v))};
+}
+
+struct Ints {
+  int32x4_t v;
+  static Ints zero() { return {vdupq_n_s32(0)}; }
+  static Ints all_times(const int32_t* x, int factor) { return {vdupq_n_s32(*x * factor)}; }
+};
+constexpr int kSignedBias = 0;
+// sum + w . x over the 4 k of each row; unsigned codes are below 128, hence good signed ones.
+template <bool kSigned>
+inline Ints dot(Ints sum, Bytes w, const uint8_t* x) {
+  int32_t four;
+  __builtin_memcpy(&four, x, 4);
+  const int8x16_t a = vreinterpretq_s8_s32(vdupq_n_s32(four));
+  return {vdotq_s32(sum.v, vreinterpretq_s8_u8(w.v), a)};
+}
+// 128 * high + low
+inline Ints combine(Ints high, Ints low) {
+  return {vaddq_s32(vshlq_n_s32(high.v, 7), low.v)};
+}
+inline Vec to_float(Ints a) {
+  return {vcvtq_f32_s32(a.v)};
 }
