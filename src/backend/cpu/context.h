@@ -29,16 +29,23 @@ struct WeightView {
   }
 };
 
+inline constexpr int32_t kKeyTile = 16;  // entries that lie together
+
+// Entries one after another; or, `by_element`, in tiles of 16: element e of entry s is number
+// (s / 16 * width + e) * 16 + s % 16, so that 16 keys are read as one vector.
 struct StateView {
   std::byte* data = nullptr;
+  bool by_element = false;
   DType dtype = DType::f32;
   int64_t width = 0;  // elements of an entry
   int64_t entry_bytes = 0;
 };
 
-// The rows of one sequence in the pass.
-struct RowRange {
+// The rows of one sequence in the pass. `dense`: each follows the one before, from the committed
+// end on, and lies in the slot that the page table names.
+struct SequenceRows {
   int32_t begin = 0, end = 0;
+  bool dense = true;
 };
 
 // One of the threads that run a step, with memory of its own that lasts for the step.
@@ -77,7 +84,7 @@ struct Context {
 
   // Of the running pass.
   const plan::Pass* pass = nullptr;
-  std::vector<RowRange> sequence_rows;  // by view
+  std::vector<SequenceRows> sequence_rows;  // by view
 
   float* f32(plan::BufferId id) const {
     return reinterpret_cast<float*>(buffers[static_cast<size_t>(id.index)]);

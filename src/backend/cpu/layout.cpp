@@ -19,11 +19,6 @@ bool can_read(const plan::Plan& plan, plan::WeightId id) {
   return !id || can_decode(plan.weight(id));
 }
 
-// A residual that a product can be added to as it is computed.
-bool is_plain(const plan::Residual& residual) {
-  return !residual.post_norm.present && residual.scale == 1.0F;
-}
-
 bool can_cache(const plan::Plan& plan, plan::StateId id) {
   const DType dtype = plan.state(id).dtype;
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
@@ -50,11 +45,12 @@ bool has_operands(const plan::Plan& plan, const plan::NormLinear& op) {
   return can_read(plan, op.norm.weight);
 }
 bool has_operands(const plan::Plan& plan, const plan::LinearAdd& op) {
-  return is_plain(op.residual) && can_read(plan, op.weight) && can_read(plan, op.bias);
+  return can_read(plan, op.weight) && can_read(plan, op.bias) &&
+         can_read(plan, op.residual.post_norm.weight);
 }
 bool has_operands(const plan::Plan& plan, const plan::Mlp& op) {
-  return is_plain(op.residual) && can_read(plan, op.norm.weight) && can_read(plan, op.gate) &&
-         can_read(plan, op.up) && can_read(plan, op.down);
+  return can_read(plan, op.residual.post_norm.weight) && can_read(plan, op.norm.weight) &&
+         can_read(plan, op.gate) && can_read(plan, op.up) && can_read(plan, op.down);
 }
 bool has_operands(const plan::Plan& plan, const plan::Head& op) {
   return can_read(plan, op.norm.weight) && can_read(plan, op.weight) &&
@@ -72,6 +68,14 @@ bool has_operands(const plan::Plan& plan, const plan::CacheAppend& op) {
 bool has_operands(const plan::Plan& plan, const plan::Attend& op) {
   return can_cache(plan, op.k_cache) && can_cache(plan, op.v_cache) && can_read(plan, op.sinks) &&
          !op.selection;
+}
+bool has_operands(const plan::Plan& plan, const plan::Attention& op) {
+  return has_operands(plan, op.attend);
+}
+bool has_operands(const plan::Plan& plan, const plan::AttentionPrepare& op) {
+  return can_cache(plan, op.k_cache) && can_cache(plan, op.v_cache) &&
+         can_read(plan, op.q_norm.weight) && can_read(plan, op.k_norm.weight) &&
+         can_read(plan, op.v_norm.weight);
 }
 bool has_operands(const plan::Plan& plan, const plan::ExpertLinear& op) {
   return can_read(plan, op.weight);
@@ -135,9 +139,17 @@ void mark_panels(const plan::Plan& plan, const plan::Op& op,
   }
 }
 
+// Caches that an attention step reads as keys.
+void mark_keys(const plan::Op& op, std::vector<bool>& by_element) {
+  const plan::Attend* attend = std::get_if<plan::Attend>(&op);
+  if (const auto* attention = std::get_if<plan::Attention>(&op)) attend = &attention->attend;
+  if (attend != nullptr) by_element[static_cast<size_t>(attend->k_cache.index)] = true;
+}
+
 void add_rope(const plan::Op& op, std::vector<const plan::Rope*>& ropes) {
   const plan::Rope* rope = nullptr;
   if (const auto* apply = std::get_if<plan::ApplyRope>(&op)) rope = &apply->rope;
+  if (const auto* prepare = std::get_if<plan::AttentionPrepare>(&op)) rope = &prepare->rope;
   if (rope == nullptr || rope->inv_freq.empty()) return;
   const auto same = [&](const plan::Rope* other) { return Context::same_angles(*other, *rope); };
   if (std::none_of(ropes.begin(), ropes.end(), same)) ropes.push_back(rope);
@@ -153,6 +165,10 @@ Status check_limits(const ProgramLimits& limits) {
   KAPITSA_TRY(check("max_outputs", limits.max_outputs, 0));
   KAPITSA_TRY(check("n_pages", limits.n_pages, 0));
   KAPITSA_TRY(check("page_tokens", limits.page_tokens, 1));
+  if (limits.page_tokens % kKeyTile != 0)
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("cpu: limit page_tokens is {}, expected a multiple of {}",
+                             limits.page_tokens, kKeyTile)};
   KAPITSA_TRY(check("n_state_slots", limits.n_state_slots, 0));
   KAPITSA_TRY(check("n_tape_rows", limits.n_tape_rows, 0));
   const int64_t n_slots = int64_t{limits.n_pages} * limits.page_tokens;
@@ -197,10 +213,12 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
     layout.recurrent.push_back(is_cache ? -1 : recurrent.add(n_slots, entry));
   }
   layout.formats.resize(plan.weights().size());
+  layout.by_element.resize(plan.states().size());
   int64_t shared = 0;
   for (const plan::Routine& routine : plan.routines()) {
     for (const plan::Step& step : routine.steps) {
       if (limits.compute == ComputeMode::fast) mark_panels(plan, step.op, layout.formats);
+      mark_keys(step.op, layout.by_element);
       add_rope(step.op, layout.ropes);
       std::visit(
           [&](const auto& op) {

@@ -20,6 +20,7 @@ struct Layout {
   std::vector<int64_t> buffers;                // in the buffer block
   std::vector<int64_t> kv_states;              // in the cache block; -1 for other kinds
   std::vector<int64_t> recurrent;              // in the recurrent block; -1 for caches
+  std::vector<bool> by_element;                // by state: keys, which lie in tiles (StateView)
   std::vector<int64_t> vectors;                // in the weight block
   std::vector<int64_t> panels;                 // in the weight block
   std::vector<std::optional<Format>> formats;  // by weight; nullopt: multiplied in f32

@@ -1,10 +1,10 @@
 #include "backend/cpu/matmul.h"
 
+#include "backend/cpu/ops.h"
 #include "backend/cpu/panels.h"
 #include "backend/weight_row.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 namespace kapitsa::backend::cpu {
@@ -23,14 +23,6 @@ std::optional<Plain> plain_type(const plan::Weight& weight) {
   case DType::bf16: return Plain::bf16;
   default: return std::nullopt;
   }
-}
-
-void normalise_row(const Context& c, const float* x, const plan::Norm& norm, int64_t k, float* y) {
-  const float* weight = c.vector(norm.weight);
-  const float squares = c.kernels->dot(x, x, Plain::f32, k);
-  const float scale = 1.0F / std::sqrt(squares / static_cast<float>(k) + norm.eps);
-  for (int64_t i = 0; i < k; ++i)
-    y[i] = weight != nullptr ? x[i] * scale * weight[i] : x[i] * scale;
 }
 
 // The pointers that a kernel call needs, at the end of the thread's scratch.
@@ -143,7 +135,7 @@ Input prepare_input(const Context& c, const Worker& w, const Source& source,
     const float* x = source.data + from * source.stride;
     float* y = plain + r * (plain_bytes / 4);
     if (source.norm.present) {
-      normalise_row(c, x, source.norm, source.k, y);
+      normalise(c, x, source.k, source.norm.eps, c.vector(source.norm.weight), y);
       x = y;
     } else if (needs_plain && moves) {
       std::memcpy(y, x, static_cast<size_t>(source.k) * sizeof(float));

@@ -34,7 +34,9 @@ void run_op(const Context& c, const Worker& w, const plan::Softmax& op);
 void run_op(const Context& c, const Worker& w, const plan::ApplyRope& op);
 // ops_attention.cpp
 void run_op(const Context& c, const Worker& w, const plan::CacheAppend& op);
+void run_op(const Context& c, const Worker& w, const plan::AttentionPrepare& op);
 void run_op(const Context& c, const Worker& w, const plan::Attend& op);
+void run_op(const Context& c, const Worker& w, const plan::Attention& op);
 // ops_linear.cpp
 void run_op(const Context& c, const Worker& w, const plan::Linear& op);
 void run_op(const Context& c, const Worker& w, const plan::NormLinear& op);
@@ -54,6 +56,12 @@ concept Runnable = requires(const Context& c, const Worker& w, const Op& op) { r
 
 // Computes the angles of all ropes of the plan for the pass's rows, before the first step.
 void fill_ropes(const Context& c, const Worker& w);
+// One row's heads into the cache slot of the row.
+void append_head(const StateView& cache, int32_t slot, int64_t first_element, const float* x,
+                 int64_t n);
+// y = RMS norm of x, times the weight where there is one; may be in place.
+void normalise(const Context& c, const float* x, int64_t n, float eps, const float* weight,
+               float* y);
 // Rotates one head; angles (pairs, 2) are a row of a RopeTable.
 void rotate(float* x, const float* angles, int64_t n_pairs, plan::RopePairs pairs);
 
@@ -75,6 +83,8 @@ int64_t shared_bytes(const plan::Plan&, const ProgramLimits&, const Op&) {
 }
 int64_t top_logits_bytes(int64_t n_rows, int64_t vocab);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Attend& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::Attention& op);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Linear& op);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                       const plan::NormLinear& op);
@@ -86,6 +96,9 @@ int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                       const plan::ExpertLinear& op);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                       const plan::SelectExperts& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Attend& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                     const plan::Attention& op);
 int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Linear& op);
 int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                      const plan::NormLinear& op);

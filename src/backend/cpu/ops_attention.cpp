@@ -1,6 +1,7 @@
-// The KV cache and attention over it. One work item is a (row, query head); its keys are cut at
-// multiples of kAttentionSplit positions, and the partial sums are merged in position order, so
-// that a row's result does not depend on the rest of the pass (invariant 1).
+// The KV cache and attention over it. Keys lie in tiles of 16 positions by element, values by
+// position. A work item is a key head and a block of query rows; a row's keys are cut at multiples
+// of kAttentionSplit positions, and the partial sums are merged in position order, so that a row's
+// result does not depend on the rest of the pass (invariant 1).
 #include "backend/cpu/ops.h"
 #include "base/half.h"
 #include "base/huge_block.h"
@@ -13,179 +14,537 @@
 namespace kapitsa::backend::cpu {
 namespace {
 
+constexpr int32_t kSplit = plan::kAttentionSplit;
+constexpr int64_t kBlockQueries = 32;  // of one work item, at most (or one row's)
+// Partial sums that threads may keep at once, to share one row's keys among them.
+constexpr int64_t kPartialBytes = int64_t{4} << 20;
+
 Plain plain_type(DType dtype) {
   if (dtype == DType::f16) return Plain::f16;
   if (dtype == DType::bf16) return Plain::bf16;
   return Plain::f32;
 }
 
-// Walks the slots of a row's keys in position order: committed ones through the page table, then
-// those of the pass.
-class Keys {
-public:
-  Keys(const Context& c, const plan::Attend& op, int64_t row, int32_t* path)
-      : pass_(*c.pass),
-        view_(pass_.views[static_cast<size_t>(pass_.sequences[static_cast<size_t>(row)])]),
-        page_tokens_(c.limits.page_tokens), path_(path) {
-    const int32_t position = position_of(static_cast<int32_t>(row));
-    int32_t window_last = position;
-    if (op.mask == plan::Mask::bidirectional) window_last = view_.committed;
-    next_ = op.window > 0 ? std::max(0, window_last - op.window + 1) : 0;
-    collect_path(c, op, static_cast<int32_t>(row), next_);
+// The keys of a row by position: committed ones through the page table, then those of the pass. On
+// paths that are not dense the index of a key stands for its position.
+struct Keys {
+  const plan::SequenceView* view = nullptr;
+  int32_t page_tokens = 0;
+  int32_t begin = 0, end = 0;
+  int32_t committed = 0;          // positions below this are in the page table
+  const int32_t* path = nullptr;  // slots of the others
+
+  int32_t slot(int32_t position) const {
+    if (position >= committed) return path[position - committed];
+    return view->pages[static_cast<size_t>(position / page_tokens)] * page_tokens +
+           position % page_tokens;
   }
-
-  // The slots of the next partial sum's keys; 0 when there are none left.
-  int32_t next_split(int32_t* slots) {
-    int32_t n = 0;
-    if (next_ < view_.committed) {
-      split_ = next_ / plan::kAttentionSplit;
-      const int32_t stop = std::min(view_.committed, (split_ + 1) * plan::kAttentionSplit);
-      for (; next_ < stop; ++next_)
-        slots[n++] = view_.pages[static_cast<size_t>(next_ / page_tokens_)] * page_tokens_ +
-                     next_ % page_tokens_;
-    } else if (path_at_ < n_path_) {
-      split_ = position_of(path_[path_at_]) / plan::kAttentionSplit;
-    }
-    while (path_at_ < n_path_ && n < plan::kAttentionSplit && next_ >= view_.committed &&
-           position_of(path_[path_at_]) / plan::kAttentionSplit == split_) {
-      slots[n++] = pass_.slots[static_cast<size_t>(path_[path_at_++])];
-    }
-    return n;
-  }
-
-private:
-  int32_t position_of(int32_t row) const { return pass_.positions[static_cast<size_t>(row)]; }
-
-  // Rows of the pass that the row sees: its ancestors, itself, and those after it that the mask
-  // shows.
-  void collect_path(const Context& c, const plan::Attend& op, int32_t row, int32_t begin) {
-    for (int32_t r = row; r >= 0 && position_of(r) >= begin; r = pass_.parent(r))
-      path_[n_path_++] = r;
-    std::reverse(path_, path_ + n_path_);
-    if (op.mask == plan::Mask::causal) return;
-    const auto sequence = static_cast<size_t>(pass_.sequences[static_cast<size_t>(row)]);
-    const int32_t block_end = op.mask == plan::Mask::block
-                                  ? (position_of(row) / op.block + 1) * op.block
-                                  : std::numeric_limits<int32_t>::max();
-    for (int32_t r = row + 1; r < c.sequence_rows[sequence].end; ++r) {
-      if (position_of(r) < block_end) path_[n_path_++] = r;
-    }
-  }
-
-  const plan::Pass& pass_;
-  const plan::SequenceView& view_;
-  int32_t page_tokens_;
-  int32_t next_ = 0;
-  int32_t split_ = 0;
-  int32_t* path_;
-  int32_t n_path_ = 0, path_at_ = 0;
 };
 
-struct AttendScratch {
-  int32_t* slots;  // (kAttentionSplit)
-  float* scores;   // (kAttentionSplit)
-  float* partial;  // (out dim)
-  int32_t* path;   // (max_rows)
+// Rows of one sequence that are attended together.
+struct Block {
+  int32_t first = 0, n_rows = 0;
 };
 
-// Softmax state of a query so far: out holds the sum of exp(score - highest) * v.
+// Softmax state of a query so far; the sum of exp(score - highest) * v lies beside it.
 struct Running {
-  float highest = -INFINITY;
+  float highest = -std::numeric_limits<float>::infinity();
   float sum = 0.0F;
 };
 
-// out = out and the partial sum, both brought to the larger of the two maxima.
-void merge(const Running& part, const float* partial, int64_t dim, Running& running, float* out) {
-  const float highest = std::max(running.highest, part.highest);
-  const float a = std::exp(running.highest - highest);
-  const float b = std::exp(part.highest - highest);
-  running.sum = a * running.sum + b * part.sum;
-  running.highest = highest;
-  for (int64_t i = 0; i < dim; ++i)
-    out[i] = a * out[i] + b * partial[i];
+// What a thread keeps for a work item of up to n_queries.
+struct Scratch {
+  float* q;            // (queries, q dim), scaled
+  float* scores;       // (queries, kSplit)
+  float* partial;      // (queries, out dim)
+  Running* part;       // (queries) of the partial sums
+  Running* running;    // (queries)
+  const void** value;  // (kSplit)
+  std::byte* tile;     // (q dim, 16): gathered keys
+  int32_t* path;       // (max_rows) slots
+  int32_t* ends;       // (rows of a block, 2): begin and end of a row's positions
+};
+
+int64_t n_block_queries(const plan::Attend& op) {
+  return std::max<int64_t>(kBlockQueries, op.q.count / op.n_kv_heads);
 }
 
-void attend_head(const Context& c, const plan::Attend& op, int64_t row, int64_t head,
-                 const AttendScratch& scratch) {
-  const StateView& k_cache = c.state(op.k_cache);
-  const StateView& v_cache = c.state(op.v_cache);
-  const Plain k_type = plain_type(k_cache.dtype);
-  const Plain v_type = plain_type(v_cache.dtype);
-  const int64_t kv_head = head / (op.q.count / op.n_kv_heads);
-  const std::byte* k_base =
-      k_cache.data + kv_head * op.q.dim * dtype_info(k_cache.dtype).block_bytes;
-  const std::byte* v_base =
-      v_cache.data + kv_head * op.out.dim * dtype_info(v_cache.dtype).block_bytes;
-  const float* q = c.heads(op.q).at(row, head);
-  float* out = c.heads(op.out).at(row, head);
-  std::fill_n(out, op.out.dim, 0.0F);
+int64_t block_rows(const plan::Attend& op) {
+  return n_block_queries(op) / (op.q.count / op.n_kv_heads);
+}
 
-  Keys keys(c, op, row, scratch.path);
-  Running running;
-  while (const int32_t n = keys.next_split(scratch.slots)) {
-    Running part;
-    for (int32_t i = 0; i < n; ++i) {
-      float score = op.scale * c.kernels->dot(q, k_base + scratch.slots[i] * k_cache.entry_bytes,
-                                              k_type, op.q.dim);
-      if (op.softcap > 0.0F) c.kernels->softcap(&score, &score, 1, op.softcap);
-      scratch.scores[i] = score;
-      part.highest = std::max(part.highest, score);
-    }
-    part.sum = c.kernels->exp_sum(scratch.scores, n, part.highest);
-    std::fill_n(scratch.partial, op.out.dim, 0.0F);
-    for (int32_t i = 0; i < n; ++i) {
-      c.kernels->add_scaled(scratch.scores[i], v_base + scratch.slots[i] * v_cache.entry_bytes,
-                            v_type, scratch.partial, op.out.dim);
-    }
-    merge(part, scratch.partial, op.out.dim, running, out);
+int64_t scratch_size(const plan::Attend& op, const ProgramLimits& limits, std::byte* base,
+                     Scratch* scratch) {
+  std::byte* at = base;
+  const auto take = [&](int64_t bytes) {
+    std::byte* from = at;
+    at += round_up(bytes, kLine);
+    return from;
+  };
+  const int64_t n = n_block_queries(op);
+  Scratch s = {};
+  s.q = reinterpret_cast<float*>(take(n * op.q.dim * 4));
+  s.scores = reinterpret_cast<float*>(take(n * kSplit * 4));
+  s.partial = reinterpret_cast<float*>(take(n * op.out.dim * 4));
+  s.part = reinterpret_cast<Running*>(take(n * int64_t{sizeof(Running)}));
+  s.running = reinterpret_cast<Running*>(take(n * int64_t{sizeof(Running)}));
+  s.value = reinterpret_cast<const void**>(take(kSplit * int64_t{sizeof(void*)}));
+  s.tile = take(int64_t{op.q.dim} * kKeyTile * 4);
+  s.path = reinterpret_cast<int32_t*>(take(limits.max_rows * 4));
+  s.ends = reinterpret_cast<int32_t*>(take(n * 8));
+  if (scratch != nullptr) *scratch = s;
+  return at - base;
+}
+
+class Attending {
+public:
+  Attending(const Context& c, const Worker& w, const plan::Attend& op)
+      : c_(c), op_(op), k_cache_(c.state(op.k_cache)), v_cache_(c.state(op.v_cache)),
+        group_(op.q.count / op.n_kv_heads) {
+    scratch_size(op, c.limits, w.scratch, &s_);
   }
-  if (const float* sinks = c.vector(op.sinks)) {
-    std::fill_n(scratch.partial, op.out.dim, 0.0F);
-    merge({.highest = sinks[head], .sum = 1.0F}, scratch.partial, op.out.dim, running, out);
+
+  // Prepares a work item; its positions are those of all its rows together.
+  void begin(const Block& block, int32_t kv_head) {
+    block_ = block;
+    kv_head_ = kv_head;
+    n_queries_ = block.n_rows * group_;
+    find_keys();
+    const HeadRows q = c_.heads(op_.q);
+    for (int64_t i = 0; i < n_queries_; ++i) {
+      const float* from = q.at(row_of(i), head_of(i));
+      float* to = s_.q + i * op_.q.dim;
+      for (int64_t d = 0; d < op_.q.dim; ++d)
+        to[d] = from[d] * op_.scale;
+    }
   }
-  const float factor = running.sum > 0.0F ? 1.0F / running.sum : 0.0F;
-  for (int64_t i = 0; i < op.out.dim; ++i)
-    out[i] *= factor;
+
+  int32_t first_split() const { return keys_.begin / kSplit; }
+  int32_t end_split() const { return (keys_.end + kSplit - 1) / kSplit; }
+
+  // Partial sums of one split, for all queries: part[i] and partial row i.
+  void run_split(int32_t split, Running* part, float* partial) {
+    const int32_t begin = std::max(keys_.begin, split * kSplit);
+    const int32_t end = std::min(keys_.end, (split + 1) * kSplit);
+    score(begin, end, split * kSplit);
+    for (int64_t i = 0; i < n_queries_; ++i) {
+      const auto [from, to] = range_of(i, begin, end);
+      float* scores = s_.scores + i * kSplit + (from - split * kSplit);
+      const int64_t n = to - from;
+      part[i] = {};
+      if (n <= 0) continue;
+      if (op_.softcap > 0.0F) c_.kernels->softcap(scores, scores, n, op_.softcap);
+      part[i].highest = c_.kernels->largest(scores, n);
+      part[i].sum = c_.kernels->exp_sum(scores, n, part[i].highest);
+    }
+    std::fill_n(partial, n_queries_ * op_.out.dim, 0.0F);
+    add_values(begin, end, split * kSplit, partial);
+  }
+
+  // All splits in order, straight into the output.
+  void run_all() {
+    std::fill_n(s_.running, n_queries_, Running{});
+    for (int64_t i = 0; i < n_queries_; ++i)
+      std::fill_n(out_of(i), op_.out.dim, 0.0F);
+    for (int32_t split = first_split(); split < end_split(); ++split) {
+      run_split(split, s_.part, s_.partial);
+      for (int64_t i = 0; i < n_queries_; ++i)
+        merge(s_.part[i], s_.partial + i * op_.out.dim, s_.running[i], out_of(i));
+    }
+    for (int64_t i = 0; i < n_queries_; ++i)
+      finish(row_of(i), head_of(i), s_.running[i]);
+  }
+
+  // out and the partial sum, both brought to the larger of the two maxima.
+  void merge(const Running& part, const float* partial, Running& running, float* out) const {
+    if (part.sum == 0.0F) return;
+    const float highest = std::max(running.highest, part.highest);
+    const float a = std::exp(running.highest - highest);
+    const float b = std::exp(part.highest - highest);
+    running.sum = a * running.sum + b * part.sum;
+    running.highest = highest;
+    for (int64_t i = 0; i < op_.out.dim; ++i)
+      out[i] = a * out[i] + b * partial[i];
+  }
+
+  // The sink, which is a score without a value, and the division by the sum.
+  void finish(int64_t row, int64_t head, Running running) const {
+    float* out = c_.heads(op_.out).at(row, head);
+    if (const float* sinks = c_.vector(op_.sinks)) {
+      const float highest = std::max(running.highest, sinks[head]);
+      const float a = std::exp(running.highest - highest);
+      running.sum = a * running.sum + std::exp(sinks[head] - highest);
+      for (int64_t i = 0; i < op_.out.dim; ++i)
+        out[i] *= a;
+    }
+    const float factor = running.sum > 0.0F ? 1.0F / running.sum : 0.0F;
+    for (int64_t i = 0; i < op_.out.dim; ++i)
+      out[i] *= factor;
+  }
+
+  int64_t row_of(int64_t query) const { return block_.first + query / group_; }
+  int64_t head_of(int64_t query) const { return kv_head_ * group_ + query % group_; }
+
+private:
+  float* out_of(int64_t query) const { return c_.heads(op_.out).at(row_of(query), head_of(query)); }
+  int32_t position_of(int64_t row) const { return c_.pass->positions[static_cast<size_t>(row)]; }
+
+  // Positions of a query's row within begin..end.
+  std::pair<int32_t, int32_t> range_of(int64_t query, int32_t begin, int32_t end) const {
+    const int32_t* row = s_.ends + 2 * (query / group_);
+    return {std::max(begin, row[0]), std::min(end, row[1])};
+  }
+
+  void find_keys() {
+    const plan::Pass& pass = *c_.pass;
+    const auto sequence = static_cast<size_t>(pass.sequences[static_cast<size_t>(block_.first)]);
+    const SequenceRows& rows = c_.sequence_rows[sequence];
+    keys_ = {.view = &pass.views[sequence],
+             .page_tokens = c_.limits.page_tokens,
+             .committed = pass.views[sequence].committed,
+             .path = s_.path};
+    if (!rows.dense) {
+      find_path(rows);
+      return;
+    }
+    // The rows of the pass lie in the page table too.
+    const int32_t last = keys_.committed + rows.end - rows.begin;
+    keys_.committed = last;
+    keys_.begin = last;
+    for (int32_t i = 0; i < block_.n_rows; ++i) {
+      const int32_t position = position_of(block_.first + i);
+      int32_t end = position + 1;
+      if (op_.mask == plan::Mask::bidirectional) end = last;
+      if (op_.mask == plan::Mask::block)
+        end = std::min(last, (position / op_.block + 1) * op_.block);
+      s_.ends[2 * i] = window_begin(position, keys_.view->committed);
+      s_.ends[2 * i + 1] = end;
+      keys_.begin = std::min(keys_.begin, s_.ends[2 * i]);
+      keys_.end = std::max(keys_.end, end);
+    }
+  }
+
+  // A single row of a tree: its ancestors and itself, then the rows after it that the mask shows.
+  void find_path(const SequenceRows& rows) {
+    const plan::Pass& pass = *c_.pass;
+    const int32_t row = block_.first;
+    const int32_t begin = window_begin(position_of(row), keys_.committed);
+    int32_t n = 0;
+    int32_t first = position_of(row);
+    for (int32_t r = row; r >= 0 && position_of(r) >= begin; r = pass.parent(r)) {
+      s_.path[n++] = pass.slots[static_cast<size_t>(r)];
+      first = position_of(r);
+    }
+    std::reverse(s_.path, s_.path + n);
+    const int32_t block_end = op_.mask == plan::Mask::block
+                                  ? (position_of(row) / op_.block + 1) * op_.block
+                                  : std::numeric_limits<int32_t>::max();
+    for (int32_t r = row + 1; op_.mask != plan::Mask::causal && r < rows.end; ++r) {
+      if (position_of(r) < block_end) s_.path[n++] = pass.slots[static_cast<size_t>(r)];
+    }
+    keys_.begin = begin;
+    if (begin >= keys_.committed) keys_.begin = keys_.committed = first;
+    keys_.end = keys_.committed + n;
+    s_.ends[0] = keys_.begin;
+    s_.ends[1] = keys_.end;
+  }
+
+  int32_t window_begin(int32_t position, int32_t committed) const {
+    if (op_.window <= 0) return 0;
+    const int32_t last = op_.mask == plan::Mask::bidirectional ? committed : position;
+    return std::max(0, last - op_.window + 1);
+  }
+
+  // Scores of positions begin..end-1, at their place relative to `base`.
+  void score(int32_t begin, int32_t end, int32_t base) {
+    const int64_t element_bytes = dtype_info(k_cache_.dtype).block_bytes;
+    for (int32_t tile = begin / kKeyTile * kKeyTile; tile < end; tile += kKeyTile) {
+      const std::byte* keys = s_.tile;
+      if (tile + kKeyTile <= keys_.committed) {
+        keys = key_tile(keys_.slot(tile), element_bytes);
+      } else {
+        gather_tile(std::max(tile, begin), std::min(tile + kKeyTile, end), element_bytes);
+      }
+      c_.kernels->score_tile({.q = s_.q,
+                              .n_queries = n_queries_,
+                              .dim = op_.q.dim,
+                              .keys = keys,
+                              .type = plain_type(k_cache_.dtype),
+                              .scores = s_.scores + (tile - base),
+                              .stride = kSplit});
+    }
+  }
+
+  // Elements of this key head in the tile of a slot.
+  const std::byte* key_tile(int32_t slot, int64_t element_bytes) const {
+    return k_cache_.data + (slot / kKeyTile * k_cache_.width + int64_t{kv_head_} * op_.q.dim) *
+                               kKeyTile * element_bytes;
+  }
+
+  void gather_tile(int32_t from, int32_t to, int64_t element_bytes) {
+    const auto bytes = static_cast<size_t>(element_bytes);
+    std::memset(s_.tile, 0, static_cast<size_t>(op_.q.dim) * kKeyTile * bytes);
+    for (int32_t position = from; position < to; ++position) {
+      const int32_t slot = keys_.slot(position);
+      const std::byte* source = key_tile(slot, element_bytes) + slot % kKeyTile * element_bytes;
+      std::byte* target = s_.tile + position % kKeyTile * element_bytes;
+      for (int64_t d = 0; d < op_.q.dim; ++d)
+        std::memcpy(target + d * kKeyTile * element_bytes, source + d * kKeyTile * element_bytes,
+                    bytes);
+    }
+  }
+
+  // Adds weight * value over each query's own positions, in order. Positions that all queries see
+  // are done for all at once; no query reads a value that it may not see.
+  void add_values(int32_t begin, int32_t end, int32_t base, float* partial) {
+    const int64_t element_bytes = dtype_info(v_cache_.dtype).block_bytes;
+    const std::byte* head = v_cache_.data + int64_t{kv_head_} * op_.out.dim * element_bytes;
+    int32_t all_begin = begin, all_end = end;
+    for (int64_t i = 0; i < n_queries_; i += group_) {
+      const auto [from, to] = range_of(i, begin, end);
+      all_begin = std::max(all_begin, from);
+      all_end = std::min(all_end, to);
+    }
+    all_end = std::max(all_begin, all_end);
+    for (int32_t p = begin; p < end; ++p)
+      s_.value[p - base] = head + keys_.slot(p) * v_cache_.entry_bytes;
+    const auto add = [&](int64_t query, int64_t n_queries, int32_t from, int32_t to) {
+      if (from >= to) return;
+      c_.kernels->add_values({.weights = s_.scores + query * kSplit + (from - base),
+                              .weight_stride = kSplit,
+                              .n_queries = n_queries,
+                              .values = s_.value + (from - base),
+                              .type = plain_type(v_cache_.dtype),
+                              .n = to - from,
+                              .dim = op_.out.dim,
+                              .out = partial + query * op_.out.dim,
+                              .out_stride = op_.out.dim});
+    };
+    const auto add_rows = [&](bool before) {
+      for (int64_t i = 0; i < n_queries_; i += group_) {
+        const auto [from, to] = range_of(i, begin, end);
+        if (before) {
+          add(i, group_, from, std::min(to, all_begin));
+        } else {
+          add(i, group_, std::max(from, all_end), to);
+        }
+      }
+    };
+    add_rows(true);
+    add(0, n_queries_, all_begin, all_end);
+    add_rows(false);
+  }
+
+  const Context& c_;
+  const plan::Attend& op_;
+  const StateView& k_cache_;
+  const StateView& v_cache_;
+  int32_t group_;  // query heads of a key head
+  Scratch s_ = {};
+  Block block_;
+  int32_t kv_head_ = 0;
+  int64_t n_queries_ = 0;
+  Keys keys_;
+};
+
+// f(block) for the blocks of the pass in order.
+template <typename F>
+void for_blocks(const Context& c, const plan::Attend& op, F&& f) {
+  const auto at_once = static_cast<int32_t>(block_rows(op));
+  for (const SequenceRows& rows : c.sequence_rows) {
+    const int32_t step = rows.dense ? at_once : 1;
+    for (int32_t r = rows.begin; r < rows.end; r += step)
+      f(Block{r, std::min(step, rows.end - r)});
+  }
+}
+
+// out *= f(gate) for one head.
+void apply_gate(const Context& c, const plan::Attention& op, int64_t row, int64_t head) {
+  float* out = c.heads(op.attend.out).at(row, head);
+  const float* gate = c.heads(op.gate).at(row, head);
+  constexpr int64_t kPart = 64;
+  float part[kPart];
+  for (int64_t i = 0; i < op.attend.out.dim; i += kPart) {
+    const int64_t n = std::min(kPart, op.attend.out.dim - i);
+    const int64_t n_gates = op.gate.dim == 1 ? 1 : n;
+    const float* from = op.gate.dim == 1 ? gate : gate + i;
+    if (op.gate_activation == plan::Activation::identity) {
+      std::copy_n(from, n_gates, part);
+    } else {
+      c.kernels->activate(kernel_function(op.gate_activation), from, part, n_gates);
+    }
+    for (int64_t j = 0; j < n; ++j)
+      out[i + j] *= part[n_gates == 1 ? 0 : j];
+  }
+}
+
+// The partial sums of a pass whose keys are shared out by splits: for each (block, key head,
+// split).
+struct PartialSums {
+  int64_t queries;  // of an item, at most
+  int64_t dim;
+  std::byte* base;
+  int64_t item_bytes() const {
+    return queries * (round_up(dim * 4, 16) + static_cast<int64_t>(sizeof(Running)));
+  }
+  Running* running(int64_t item) const {
+    return reinterpret_cast<Running*>(base + item * item_bytes());
+  }
+  float* values(int64_t item) const { return reinterpret_cast<float*>(running(item) + queries); }
+};
+
+// Runs `attend`, then `finished(row, head)` on the thread that wrote that head.
+template <typename F>
+void run_attend(const Context& c, const Worker& w, const plan::Attend& op, F&& finished) {
+  Attending attending(c, w, op);
+  // Few rows: threads share the splits of a row's keys, and merge them after a meeting. The count
+  // of items depends on the pass only, so that all threads decide alike.
+  const int32_t group = op.q.count / op.n_kv_heads;
+  int64_t n_items = 0, n_blocks = 0, n_rows = 0;
+  for_blocks(c, op, [&](const Block& block) {
+    attending.begin(block, 0);
+    n_items += op.n_kv_heads * int64_t{attending.end_split() - attending.first_split()};
+    n_blocks += op.n_kv_heads;
+    n_rows = std::max<int64_t>(n_rows, block.n_rows);
+  });
+  const PartialSums sums = {.queries = n_rows * group, .dim = op.out.dim, .base = w.shared};
+  const bool by_split = n_blocks < 8 * w.n_threads && n_items > n_blocks &&
+                        n_items * sums.item_bytes() <= kPartialBytes;
+  int64_t item = 0;
+  for_blocks(c, op, [&](const Block& block) {
+    for (int32_t head = 0; head < op.n_kv_heads; ++head) {
+      if (!by_split) {
+        if (item++ % w.n_threads != w.thread) continue;
+        attending.begin(block, head);
+        attending.run_all();
+        for (int64_t i = 0; i < block.n_rows * group; ++i)
+          finished(attending.row_of(i), attending.head_of(i));
+        continue;
+      }
+      attending.begin(block, head);
+      for (int32_t split = attending.first_split(); split < attending.end_split();
+           ++split, ++item) {
+        if (item % w.n_threads == w.thread)
+          attending.run_split(split, sums.running(item), sums.values(item));
+      }
+    }
+  });
+  if (!by_split) return;
+  c.pool->barrier();
+  item = 0;
+  int64_t merged = 0;
+  for_blocks(c, op, [&](const Block& block) {
+    for (int32_t head = 0; head < op.n_kv_heads; ++head) {
+      attending.begin(block, head);
+      const int64_t n_splits = attending.end_split() - attending.first_split();
+      for (int64_t i = 0; i < block.n_rows * group; ++i) {
+        if (merged++ % w.n_threads != w.thread) continue;
+        const int64_t row = attending.row_of(i), q_head = attending.head_of(i);
+        float* out = c.heads(op.out).at(row, q_head);
+        std::fill_n(out, op.out.dim, 0.0F);
+        Running running;
+        for (int64_t s = item; s < item + n_splits; ++s)
+          attending.merge(sums.running(s)[i], sums.values(s) + i * op.out.dim, running, out);
+        attending.finish(row, q_head, running);
+        finished(row, q_head);
+      }
+      item += n_splits;
+    }
+  });
 }
 
 }  // namespace
 
 int64_t scratch_bytes(const plan::Plan& /*plan*/, const ProgramLimits& limits,
                       const plan::Attend& op) {
-  return round_up((2 * plan::kAttentionSplit + op.out.dim + limits.max_rows) * 4, kLine);
+  return scratch_size(op, limits, nullptr, nullptr);
+}
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::Attention& op) {
+  return scratch_bytes(plan, limits, op.attend);
+}
+int64_t shared_bytes(const plan::Plan& /*plan*/, const ProgramLimits& /*limits*/,
+                     const plan::Attend& /*op*/) {
+  return kPartialBytes;
+}
+int64_t shared_bytes(const plan::Plan& /*plan*/, const ProgramLimits& /*limits*/,
+                     const plan::Attention& /*op*/) {
+  return kPartialBytes;
+}
+
+void append_head(const StateView& cache, int32_t slot, int64_t first_element, const float* x,
+                 int64_t n) {
+  const int64_t step = cache.by_element ? kKeyTile : 1;  // elements from one to the next
+  const int64_t entry = cache.by_element
+                            ? slot / kKeyTile * cache.width * kKeyTile + slot % kKeyTile
+                            : slot * cache.width;
+  const int64_t first = entry + first_element * step;
+  if (cache.dtype == DType::f32) {
+    float* to = reinterpret_cast<float*>(cache.data) + first;
+    for (int64_t i = 0; i < n; ++i)
+      to[i * step] = x[i];
+    return;
+  }
+  uint16_t* to = reinterpret_cast<uint16_t*>(cache.data) + first;
+  if (cache.dtype == DType::f16) {
+    for (int64_t i = 0; i < n; ++i)
+      to[i * step] = f32_to_f16(x[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i)
+      to[i * step] = f32_to_bf16(x[i]);
+  }
 }
 
 void run_op(const Context& c, const Worker& w, const plan::CacheAppend& op) {
   const StateView& cache = c.state(op.cache);
   const HeadRows in = c.heads(op.in);
-  const int64_t dim = op.in.dim;
-  const int64_t element_bytes = dtype_info(cache.dtype).block_bytes;
   const Range rows = partition(c.pass->n_rows(), w.thread, w.n_threads);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    std::byte* entry = cache.data + c.pass->slots[static_cast<size_t>(row)] * cache.entry_bytes;
-    for (int64_t h = 0; h < op.in.count; ++h) {
-      const float* x = in.at(row, h);
-      std::byte* to = entry + h * dim * element_bytes;
-      if (cache.dtype == DType::f32) {
-        std::memcpy(to, x, static_cast<size_t>(dim) * sizeof(float));
-        continue;
-      }
-      auto* halves = reinterpret_cast<uint16_t*>(to);
-      for (int64_t i = 0; i < dim; ++i)
-        halves[i] = cache.dtype == DType::f16 ? f32_to_f16(x[i]) : f32_to_bf16(x[i]);
+    for (int64_t h = 0; h < op.in.count; ++h)
+      append_head(cache, c.pass->slots[static_cast<size_t>(row)], h * op.in.dim, in.at(row, h),
+                  op.in.dim);
+  }
+}
+
+void run_op(const Context& c, const Worker& w, const plan::AttentionPrepare& op) {
+  const auto n_pairs = std::ssize(op.rope.inv_freq);
+  const float* angles = n_pairs > 0 ? c.rope_values(op.rope) : nullptr;
+  // The heads of a row in a line: q, k, v.
+  const int64_t n_heads = op.q.count + op.k.count + op.v.count;
+  const Range items = partition(c.pass->n_rows() * n_heads, w.thread, w.n_threads);
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const int64_t row = item / n_heads;
+    int64_t h = item % n_heads;
+    const bool is_q = h < op.q.count;
+    const bool is_v = h >= op.q.count + op.k.count;
+    h -= is_v ? op.q.count + op.k.count : is_q ? 0 : op.q.count;
+    const plan::Heads& heads = is_q ? op.q : is_v ? op.v : op.k;
+    const plan::Norm& norm = is_q ? op.q_norm : is_v ? op.v_norm : op.k_norm;
+    float* x = c.heads(heads).at(row, h);
+    if (norm.present) {
+      const float* weight = c.vector(norm.weight);
+      const bool shared = weight == nullptr || c.weight(norm.weight).in == heads.dim;
+      normalise(c, x, heads.dim, norm.eps, shared ? weight : weight + h * heads.dim, x);
     }
+    if (is_q && op.q_scale != 1.0F) {
+      for (int64_t i = 0; i < heads.dim; ++i)
+        x[i] *= op.q_scale;
+    }
+    if (!is_v && n_pairs > 0) rotate(x, angles + row * 2 * n_pairs, n_pairs, op.rope.pairs);
+    if (!is_q)
+      append_head(c.state(is_v ? op.v_cache : op.k_cache), c.pass->slots[static_cast<size_t>(row)],
+                  h * heads.dim, x, heads.dim);
   }
 }
 
 void run_op(const Context& c, const Worker& w, const plan::Attend& op) {
-  AttendScratch scratch = {};
-  scratch.slots = reinterpret_cast<int32_t*>(w.scratch);
-  scratch.path = scratch.slots + plan::kAttentionSplit;
-  scratch.scores = reinterpret_cast<float*>(scratch.path + c.limits.max_rows);
-  scratch.partial = scratch.scores + plan::kAttentionSplit;
-  const Range items = partition(c.pass->n_rows() * int64_t{op.q.count}, w.thread, w.n_threads);
-  for (int64_t item = items.begin; item < items.end; ++item)
-    attend_head(c, op, item / op.q.count, item % op.q.count, scratch);
+  run_attend(c, w, op, [](int64_t, int64_t) {});
+}
+
+void run_op(const Context& c, const Worker& w, const plan::Attention& op) {
+  run_attend(c, w, op.attend, [&](int64_t row, int64_t head) {
+    if (op.gate.buffer) apply_gate(c, op, row, head);
+  });
 }
 
 }  // namespace kapitsa::backend::cpu

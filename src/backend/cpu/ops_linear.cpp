@@ -24,13 +24,33 @@ Product product_of(const Context& c, const plan::Projection& projection) {
           .out_stride = c.width(projection.out)};
 }
 
-Product residual_product(const Context& c, plan::WeightId weight, plan::WeightId bias,
-                         const plan::Residual& residual) {
-  return {.weight = weight,
-          .bias = c.vector(bias),
-          .out = c.f32(residual.out),
-          .out_stride = c.width(residual.out),
-          .accumulate = residual.accumulate};
+// residual (+)= W in + bias. `y` (rows, out) is needed where the product cannot go straight into
+// the residual.
+void project_residual(const Context& c, const Worker& w, const Input& input, plan::WeightId weight,
+                      plan::WeightId bias, const plan::Residual& residual, float* y) {
+  const int64_t width = c.width(residual.out);
+  const bool straight = !residual.post_norm.present && residual.scale == 1.0F;
+  const Product product = {.weight = weight,
+                           .bias = c.vector(bias),
+                           .out = straight ? c.f32(residual.out) : y,
+                           .out_stride = width,
+                           .accumulate = straight && residual.accumulate};
+  project_share(c, w, input, {&product, 1});
+  if (straight) return;
+  c.pool->barrier();
+  const Range rows = partition(input.n_rows, w.thread, w.n_threads);
+  for (int64_t r = rows.begin; r < rows.end; ++r) {
+    float* from = y + r * width;
+    float* out = c.f32(residual.out) + r * width;
+    if (residual.post_norm.present)
+      normalise(c, from, width, residual.post_norm.eps, c.vector(residual.post_norm.weight), from);
+    for (int64_t i = 0; i < width; ++i)
+      out[i] = residual.scale * from[i] + (residual.accumulate ? out[i] : 0.0F);
+  }
+}
+
+int64_t residual_bytes(const plan::Plan& plan, int64_t n_rows, const plan::Residual& residual) {
+  return round_up(n_rows * plan.buffer(residual.out).width * 4, kLine);
 }
 
 int64_t max_rows_of(const plan::Plan& plan, const ProgramLimits& limits, plan::BufferId id) {
@@ -47,12 +67,15 @@ struct MlpMemory {
   float* gate;  // (rows, width)
   float* up;    // (rows, width)
   uint8_t* records;
+  float* y;  // (rows, hidden)
 };
 MlpMemory mlp_memory(const Worker& w, int64_t n_rows, int64_t k, int64_t width) {
   const int64_t inner = round_up(n_rows * width * 4, kLine);
   std::byte* at = w.shared + input_bytes(n_rows, k);
+  std::byte* records = at + 2 * inner;
   return {w.shared, reinterpret_cast<float*>(at), reinterpret_cast<float*>(at + inner),
-          reinterpret_cast<uint8_t*>(at + 2 * inner)};
+          reinterpret_cast<uint8_t*>(records),
+          reinterpret_cast<float*>(records + n_rows * activation_layout(width).bytes)};
 }
 
 // gate = f(gate) * up, or f(up), for one row's columns.
@@ -102,13 +125,14 @@ int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
 }
 int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                      const plan::LinearAdd& op) {
-  return input_bytes(max_rows_of(plan, limits, op.in), plan.buffer(op.in).width);
+  const int64_t n_rows = max_rows_of(plan, limits, op.in);
+  return input_bytes(n_rows, plan.buffer(op.in).width) + residual_bytes(plan, n_rows, op.residual);
 }
 int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Mlp& op) {
   const int64_t n_rows = max_rows_of(plan, limits, op.x);
   const int64_t width = plan.weight(op.up).out;
   return input_bytes(n_rows, plan.buffer(op.x).width) + 2 * round_up(n_rows * width * 4, kLine) +
-         n_rows * activation_layout(width).bytes;
+         n_rows * activation_layout(width).bytes + residual_bytes(plan, n_rows, op.residual);
 }
 int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Head& op) {
   return std::max(input_bytes(limits.max_outputs, plan.buffer(op.x).width),
@@ -136,8 +160,8 @@ void run_op(const Context& c, const Worker& w, const plan::NormLinear& op) {
 
 void run_op(const Context& c, const Worker& w, const plan::LinearAdd& op) {
   const Input input = prepare_input(c, w, rows_of(c, op.in), {&op.weight, 1}, w.shared);
-  const Product product = residual_product(c, op.weight, op.bias, op.residual);
-  project_share(c, w, input, {&product, 1});
+  auto* y = reinterpret_cast<float*>(w.shared + input_bytes(input.n_rows, input.k));
+  project_residual(c, w, input, op.weight, op.bias, op.residual, y);
 }
 
 void run_op(const Context& c, const Worker& w, const plan::Mlp& op) {
@@ -174,8 +198,7 @@ void run_op(const Context& c, const Worker& w, const plan::Mlp& op) {
   c.pool->barrier();
   const Input down = {
       .k = width, .n_rows = n_rows, .plain = m.gate, .stride = width, .records = m.records};
-  const Product product = residual_product(c, op.down, {}, op.residual);
-  project_share(c, w, down, {&product, 1});
+  project_residual(c, w, down, op.down, {}, op.residual, m.y);
 }
 
 void run_op(const Context& c, const Worker& w, const plan::Head& op) {

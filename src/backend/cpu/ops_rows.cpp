@@ -64,18 +64,8 @@ void run_op(const Context& c, const Worker& w, const plan::RmsNorm& op) {
   const bool shared = weight != nullptr && c.weight(op.norm.weight).in == dim;
   for_rows(c, w, op.out.buffer, [&](int64_t row) {
     for (int64_t h = 0; h < op.in.count; ++h) {
-      const float* x = in.at(row, h);
-      float* y = out.at(row, h);
-      const float squares = c.kernels->dot(x, x, Plain::f32, dim);
-      const float scale = 1.0F / std::sqrt(squares / static_cast<float>(dim) + op.norm.eps);
-      if (weight == nullptr) {
-        for (int64_t i = 0; i < dim; ++i)
-          y[i] = x[i] * scale;
-      } else {
-        const float* g = shared ? weight : weight + h * dim;
-        for (int64_t i = 0; i < dim; ++i)
-          y[i] = x[i] * scale * g[i];
-      }
+      const float* g = weight == nullptr || shared ? weight : weight + h * dim;
+      normalise(c, in.at(row, h), dim, op.norm.eps, g, out.at(row, h));
     }
   });
 }
@@ -231,6 +221,19 @@ void run_op(const Context& c, const Worker& w, const plan::ApplyRope& op) {
     for (int64_t h = 0; h < op.x.count; ++h)
       rotate(heads.at(row, h), angles + row * 2 * n_pairs, n_pairs, op.rope.pairs);
   });
+}
+
+void normalise(const Context& c, const float* x, int64_t n, float eps, const float* weight,
+               float* y) {
+  const float squares = c.kernels->dot(x, x, Plain::f32, n);
+  const float scale = 1.0F / std::sqrt(squares / static_cast<float>(n) + eps);
+  if (weight == nullptr) {
+    for (int64_t i = 0; i < n; ++i)
+      y[i] = x[i] * scale;
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = x[i] * scale * weight[i];
 }
 
 void rotate(float* x, const float* angles, int64_t n_pairs, plan::RopePairs pairs) {

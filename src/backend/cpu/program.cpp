@@ -34,13 +34,33 @@ struct SplitOf {
   Split operator()(const plan::Head&) const { return Split::free; }
   Split operator()(const plan::Linear&) const { return Split::free; }
   Split operator()(const plan::ExpertLinear&) const { return Split::free; }
+  Split operator()(const plan::AttentionPrepare&) const { return Split::free; }
   Split operator()(const plan::Attend&) const { return Split::free; }
+  Split operator()(const plan::Attention&) const { return Split::free; }
   template <typename Op>
   Split operator()(const Op& op) const {
     if constexpr (Runnable<Op>) return rows_of(op.out);
     return Split::free;
   }
 };
+
+void copy_entry(const StateView& cache, const Program::SlotCopy& copy) {
+  if (!cache.by_element) {
+    std::memcpy(cache.data + copy.to * cache.entry_bytes,
+                cache.data + copy.from * cache.entry_bytes, static_cast<size_t>(cache.entry_bytes));
+    return;
+  }
+  const auto element_bytes = cache.entry_bytes / cache.width;
+  const auto first = [&](int64_t slot) {
+    return cache.data +
+           (slot / kKeyTile * cache.width * kKeyTile + slot % kKeyTile) * element_bytes;
+  };
+  std::byte* to = first(copy.to);
+  const std::byte* from = first(copy.from);
+  for (int64_t e = 0; e < cache.width; ++e)
+    std::memcpy(to + e * kKeyTile * element_bytes, from + e * kKeyTile * element_bytes,
+                static_cast<size_t>(element_bytes));
+}
 
 }  // namespace
 
@@ -75,6 +95,7 @@ Status CpuProgram::allocate() {
     const bool is_cache = layout_.kv_states[i] >= 0;
     context_.states.push_back({.data = is_cache ? cache_block_.data() + layout_.kv_states[i]
                                                 : recurrent_block_.data() + layout_.recurrent[i],
+                               .by_element = layout_.by_element[i],
                                .dtype = state.dtype,
                                .width = state.width,
                                .entry_bytes = state.width * dtype_info(state.dtype).block_bytes});
@@ -147,16 +168,24 @@ void CpuProgram::run_steps(const std::vector<BoundStep>& steps, int thread, int 
   }
 }
 
+void CpuProgram::find_sequences(const plan::Pass& pass) {
+  context_.sequence_rows.assign(pass.views.size(), {});
+  for (int32_t row = 0; row < pass.n_rows(); ++row) {
+    const auto sequence = static_cast<size_t>(pass.sequences[static_cast<size_t>(row)]);
+    const plan::SequenceView& view = pass.views[sequence];
+    SequenceRows& rows = context_.sequence_rows[sequence];
+    const bool first = rows.end == 0;
+    if (first) rows.begin = row;
+    rows.end = row + 1;
+    rows.dense = rows.dense && view.chain && pass.parent(row) == (first ? -1 : row - 1) &&
+                 pass.positions[static_cast<size_t>(row)] == view.committed + row - rows.begin;
+  }
+}
+
 Status CpuProgram::run(const plan::Pass& pass) {
   KAPITSA_TRY(check_pass(plan_, context_.limits, pass));
   context_.pass = &pass;
-  context_.sequence_rows.assign(pass.views.size(), {});
-  for (int32_t row = 0; row < pass.n_rows(); ++row) {
-    RowRange& rows =
-        context_.sequence_rows[static_cast<size_t>(pass.sequences[static_cast<size_t>(row)])];
-    if (rows.end == 0) rows.begin = row;
-    rows.end = row + 1;
-  }
+  find_sequences(pass);
   const std::vector<BoundStep>& steps = routines_[static_cast<size_t>(pass.routine)];
   pool_->run([&](int thread, int n_threads) { run_steps(steps, thread, n_threads); });
   context_.pass = nullptr;
@@ -226,10 +255,7 @@ Status CpuProgram::copy_slots(std::span<const SlotCopy> copies) {
     if (plan_.states()[i].kind != plan::StateKind::kv_cache) continue;
     const StateView& cache = context_.states[i];
     for (const SlotCopy& copy : copies) {
-      if (copy.from == copy.to) continue;
-      std::memcpy(cache.data + copy.to * cache.entry_bytes,
-                  cache.data + copy.from * cache.entry_bytes,
-                  static_cast<size_t>(cache.entry_bytes));
+      if (copy.from != copy.to) copy_entry(cache, copy);
     }
   }
   return {};

@@ -44,6 +44,7 @@ private:
   Status allocate();
   void bind_weight(size_t index);
   void bind_steps();
+  void find_sequences(const plan::Pass& pass);
   void run_steps(const std::vector<BoundStep>& steps, int thread, int n_threads) const;
   Status check_snapshot(int32_t state_slot, size_t n_bytes) const;
 

@@ -17,11 +17,13 @@ constexpr int kRowBlock = 4;
 
 constexpr int kPackedRows = 8;
 
-#include "backend/cpu/isa/kernels_f32.inl"
-#include "backend/cpu/isa/kernels_packed.inl"
+// Queries of one register block: of scores, and of weighted sums of values.
+constexpr int kScoreQueries = 8;
+constexpr int kValueQueries = 6;
 
-constexpr Kernels kTable = {"avx512",   linear,  packed_linear, quantise, dot,
-                            add_scaled, exp_sum, activate,      softcap};
+#include "backend/cpu/isa/kernels.inl"
+
+constexpr Kernels kTable = table("avx512");
 
 }  // namespace
 

@@ -56,6 +56,30 @@ struct PackedLinear {
   bool accumulate = false;
 };
 
+// scores[q][i] = q . key i, for 16 keys that lie by element: element d of key i is keys[16 d + i].
+struct ScoreTile {
+  const float* q = nullptr;  // (n_queries, dim)
+  int64_t n_queries = 0;
+  int64_t dim = 0;
+  const void* keys = nullptr;
+  Plain type = Plain::f32;
+  float* scores = nullptr;  // (n_queries, 16), row q at q * stride
+  int64_t stride = 0;
+};
+
+// out[q] += sum over p of weights[q][p] * values[p], p in order.
+struct AddValues {
+  const float* weights = nullptr;  // (n_queries, n)
+  int64_t weight_stride = 0;
+  int64_t n_queries = 0;
+  const void* const* values = nullptr;  // (n), each (dim)
+  Plain type = Plain::f32;
+  int64_t n = 0;
+  int64_t dim = 0;
+  float* out = nullptr;  // (n_queries, dim)
+  int64_t out_stride = 0;
+};
+
 struct Kernels {
   const char* name;  // as force_isa takes it
 
@@ -65,8 +89,9 @@ struct Kernels {
   void (*quantise)(const float* x, int64_t k, int64_t first, int64_t end, int planes,
                    uint8_t* record);
   float (*dot)(const float* x, const void* y, Plain type, int64_t n);
-  // y += a * x
-  void (*add_scaled)(float a, const void* x, Plain type, float* y, int64_t n);
+  void (*score_tile)(const ScoreTile& args);
+  void (*add_values)(const AddValues& args);
+  float (*largest)(const float* x, int64_t n);  // -infinity where n is 0
   // x = exp(x - shift); returns the sum
   float (*exp_sum)(float* x, int64_t n, float shift);
   void (*activate)(Function function, const float* in, float* out, int64_t n);

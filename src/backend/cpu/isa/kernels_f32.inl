@@ -124,27 +124,6 @@ float dot(const float* x, const void* y, Plain type, int64_t n) {
   return 0.0F;
 }
 
-template <Plain type>
-void add_scaled_typed(float a, const void* x, float* y, int64_t n) {
-  const Vec factor = Vec::all(a);
-  int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth)
-    fma(factor, load_plain<type>(x, i), Vec::load(y + i)).store(y + i);
-  if (i < n) {
-    const Vec part =
-        fma(factor, load_plain_part<type>(x, i, n - i), load_plain_part<Plain::f32>(y, i, n - i));
-    store_part(part, y + i, n - i);
-  }
-}
-
-void add_scaled(float a, const void* x, Plain type, float* y, int64_t n) {
-  switch (type) {
-  case Plain::f32: return add_scaled_typed<Plain::f32>(a, x, y, n);
-  case Plain::f16: return add_scaled_typed<Plain::f16>(a, x, y, n);
-  case Plain::bf16: return add_scaled_typed<Plain::bf16>(a, x, y, n);
-  }
-}
-
 // ---- Elementwise functions ----
 
 // exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2; the Taylor series to r^7 has a

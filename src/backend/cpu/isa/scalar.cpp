@@ -14,11 +14,13 @@ constexpr int kRowBlock = 2;
 
 constexpr int kPackedRows = 2;
 
-#include "backend/cpu/isa/kernels_f32.inl"
-#include "backend/cpu/isa/kernels_packed.inl"
+// Queries of one register block: of scores, and of weighted sums of values.
+constexpr int kScoreQueries = 4;
+constexpr int kValueQueries = 2;
 
-constexpr Kernels kTable = {"scalar",   linear,  packed_linear, quantise, dot,
-                            add_scaled, exp_sum, activate,      softcap};
+#include "backend/cpu/isa/kernels.inl"
+
+constexpr Kernels kTable = table("scalar");
 
 }  // namespace
 
