@@ -21,6 +21,11 @@ Error system_error(const std::filesystem::path& path, std::string_view action) {
   return {code, std::move(message)};
 }
 
+// Opening a named pipe would wait for a writer; O_NONBLOCK lets its type be refused instead.
+int open_for_reading(const std::filesystem::path& path) {
+  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
 // Closes a descriptor when it leaves its scope.
 struct Descriptor {
   int fd = -1;
@@ -50,7 +55,7 @@ Status write_all(int fd, std::string_view content, const std::filesystem::path& 
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{open_for_reading(path)};
   if (file.fd < 0) return system_error(path, "open");
   KAPITSA_ASSIGN(const int64_t size, regular_file_size(file, path));
   MappedFile mapped;
@@ -79,7 +84,7 @@ MappedFile::~MappedFile() {
 }
 
 Result<std::string> read_text_file(const std::filesystem::path& path, int64_t max_bytes) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Descriptor file{open_for_reading(path)};
   if (file.fd < 0) return system_error(path, "open");
   KAPITSA_ASSIGN(const int64_t size, regular_file_size(file, path));
   if (size > max_bytes) {

@@ -1,6 +1,7 @@
 #include "base/interrupt.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <memory>
 
@@ -9,10 +10,16 @@ namespace {
 
 volatile sig_atomic_t interrupts = 0;
 
+// Only what a signal handler may call (POSIX 2.4.3).
+extern "C" void end_program(int) {
+  constexpr char kLine[] = "\nkapitsa: stopped by Ctrl-C\n";
+  if (::write(STDERR_FILENO, kLine, sizeof(kLine) - 1) < 0) ::_exit(kInterruptedExit);
+  ::_exit(kInterruptedExit);
+}
+
 extern "C" void count_interrupt(int) {
   interrupts = interrupts + 1;
-  // The next one finds the default action. signal() may be called here (POSIX 2.4.3).
-  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGINT, end_program);  // the next one
 }
 
 // Without SA_RESTART, so that a read from the terminal ends.
@@ -24,6 +31,10 @@ void install() {
 }
 
 }  // namespace
+
+void end_on_interrupt() {
+  ::signal(SIGINT, end_program);
+}
 
 struct InterruptGuard::Previous {
   struct sigaction action{};

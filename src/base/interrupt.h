@@ -1,10 +1,17 @@
-// Ctrl-C as a flag. While an InterruptGuard lives, the first Ctrl-C raises the flag, and ends a
-// system call that waits, instead of ending the program; a second one before reset() ends it.
+// Ctrl-C as one line and an exit code, or as a flag. While an InterruptGuard lives, the first
+// Ctrl-C raises the flag, and ends a system call that waits, instead of ending the program; a
+// second one before reset() ends it.
 #pragma once
 
 #include <memory>
 
 namespace kapitsa {
+
+inline constexpr int kInterruptedExit = 130;  // 128 + SIGINT, as shells report it
+
+// From now on Ctrl-C ends the program with one line on stderr and kInterruptedExit, except while an
+// InterruptGuard lives.
+void end_on_interrupt();
 
 // One at a time: the flag belongs to the process.
 class InterruptGuard {

@@ -9,14 +9,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <optional>
 
 namespace kapitsa::cli {
 namespace {
 
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+// False when the answer can no longer be written: a full disk, a closed output.
+bool print(const std::string& text) {
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+         std::fflush(stdout) == 0;
 }
 
 std::string rate(int32_t tokens, double seconds) {
@@ -32,14 +36,16 @@ class Printer {
 public:
   explicit Printer(const AnswerStyle& style) : style_(style), terminal_(is_terminal(1)) {}
 
-  void event(const Event& event, const std::string& text) const {
+  bool event(const Event& event, const std::string& text) const {
     if (style_.json) return print(event_json(event, text) + "\n");
+    bool written = true;
     if (const auto* delta = std::get_if<TextDelta>(&event))
-      print(terminal_ ? for_terminal(delta->text) : delta->text);
+      written = print(terminal_ ? for_terminal(delta->text) : delta->text);
     if (const auto* done = std::get_if<Finished>(&event)) {
-      if (!text.ends_with('\n')) print("\n");
+      if (!text.ends_with('\n')) written = print("\n");
       if (!style_.quiet) print_figures(*done);
     }
+    return written;
   }
 
 private:
@@ -125,6 +131,7 @@ Outcome answer(Engine& engine, Request request, const AnswerStyle& style,
   const auto id = engine.submit(std::move(request), [&](const Event& event) { queue.push(event); });
   if (!id) return failed(id.error(), style);
   bool cancelled = false;
+  std::optional<Error> unwritten;
   while (true) {
     if (interrupt.interrupted() && !cancelled) {
       engine.cancel(*id);
@@ -139,9 +146,18 @@ Outcome answer(Engine& engine, Request request, const AnswerStyle& style,
       return outcome;
     }
     if (const auto* delta = std::get_if<TextDelta>(&*event)) outcome.text += delta->text;
-    printer.event(*event, outcome.text);
+    if (!unwritten && !printer.event(*event, outcome.text)) {
+      unwritten =
+          Error{ErrorCode::io, fmt::format("cannot write the answer: {}", std::strerror(errno))};
+      engine.cancel(*id);
+    }
     if (const auto* done = std::get_if<Finished>(&*event)) {
       outcome.finished = *done;
+      if (unwritten) {
+        outcome.error = unwritten;
+        outcome.exit_code = report(*unwritten);
+        return outcome;
+      }
       if (done->reason == FinishReason::cancelled) outcome.exit_code = kExitInterrupted;
       return outcome;
     }

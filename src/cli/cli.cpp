@@ -1,20 +1,60 @@
 #include "cli/cli.h"
 
+#include "base/interrupt.h"
 #include "base/version.h"
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <exception>
+#include <new>
+#include <system_error>
 
 namespace kapitsa::cli {
 
+namespace {
+
+constexpr size_t kMaxLine = 2000;  // bytes of a message: a hostile file may put megabytes into it
+
+// The first argument when it looks like a command and is none.
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const bool known = std::any_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
+    return command->check_name(argv[1]);
+  });
+  return known ? "" : argv[1];
+}
+
+int usage_error(const std::string& message) {
+  std::fprintf(stderr, "kapitsa: %s (see kapitsa --help)\n", one_line(message).c_str());
+  return kExitUsage;
+}
+
+}  // namespace
+
+std::string one_line(std::string_view message) {
+  std::string line;
+  for (const char c : message.substr(0, kMaxLine)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F) {
+      line += fmt::format("\\x{:02x}", byte);
+    } else {
+      line += c;
+    }
+  }
+  if (message.size() > kMaxLine) line += "...";
+  return line;
+}
+
 int report(const Error& error) {
-  std::fprintf(stderr, "kapitsa: %s\n", error.message.c_str());
+  std::fprintf(stderr, "kapitsa: %s\n", one_line(error.message).c_str());
   return kExitFailed;
 }
 
 int run(int argc, char** argv) {
+  end_on_interrupt();
   CLI::App app("Runs large language models on this machine.", "kapitsa");
   app.set_version_flag("--version", std::string("kapitsa ") + kVersion + " (" + kCommit + ")");
   app.require_subcommand(1);
@@ -33,15 +73,21 @@ int run(int argc, char** argv) {
   add_bench(app, exit_code);
   add_doctor(app, exit_code);
   add_completions(app, exit_code);
+  if (const std::string name = unknown_command(app, argc, argv); !name.empty()) {
+    return usage_error(fmt::format("unknown command '{}'", name));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    std::fprintf(stderr, "kapitsa: %s (see kapitsa --help)\n", error.what());
-    return kExitUsage;
-  } catch (const std::exception& error) {  // out of memory outside any Result
-    std::fprintf(stderr, "kapitsa: %s\n", error.what());
-    return kExitFailed;
+    return usage_error(error.what());
+  } catch (const std::bad_alloc&) {
+    return report({ErrorCode::out_of_memory, "out of memory: the system refused to give more"});
+  } catch (const std::system_error& error) {
+    return report({ErrorCode::out_of_memory,
+                   fmt::format("the system refused a thread: {}; use fewer --threads, or allow "
+                               "this process more memory",
+                               error.what())});
   }
   return exit_code;
 }

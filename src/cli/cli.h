@@ -5,6 +5,7 @@
 #include "base/result.h"
 
 #include <string>
+#include <string_view>
 
 namespace CLI {
 class App;
@@ -31,5 +32,8 @@ void add_completions(CLI::App& app, int& exit_code);
 
 // Prints "kapitsa: <message>" on stderr and returns kExitFailed.
 int report(const Error& error);
+// The message as one line that is safe to show: control characters escaped, cut where it is
+// endless.
+std::string one_line(std::string_view message);
 
 }  // namespace kapitsa::cli

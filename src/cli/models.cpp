@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <system_error>
 
 namespace kapitsa::cli {
 namespace {
@@ -73,7 +74,8 @@ Result<std::string> python_index() {
   if (auto set = environment("PIP_INDEX_URL")) return *std::move(set);
   std::string index = first_line(
       output_of("python3 -m pip --disable-pip-version-check config get global.index-url 2>&-"));
-  if (index.empty())
+  // pip says on stdout that the key is not set.
+  if (!index.starts_with("http"))
     index = index_in_pip_help(
         output_of("COLUMNS=200 python3 -m pip --disable-pip-version-check help download 2>&-"));
   if (!index.empty()) return index;
@@ -93,6 +95,11 @@ Result<hub::Pulled> pull_model(const std::string& name, bool quiet) {
 }
 
 Result<std::filesystem::path> find_or_pull_model(const std::string& name, bool quiet) {
+  // A path needs no folder of models.
+  std::error_code ignored;
+  if (hub::find_in_catalog(name) == nullptr && std::filesystem::exists(name, ignored)) {
+    return std::filesystem::path(name);
+  }
   KAPITSA_ASSIGN(const hub::LocalFolders folders, model_folders());
   auto found = hub::resolve_model(name, folders);
   const hub::CatalogEntry* entry = hub::find_in_catalog(name);

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -59,6 +60,40 @@ std::filesystem::path history_file() {
   return error ? std::filesystem::path() : folders->data / "history";
 }
 
+// What the parser would take in part or change.
+std::string not_empty(const std::string& text) {
+  return text.empty() ? "expected a text, found an empty one" : "";
+}
+
+std::string fits_seed(const std::string& text) {
+  uint64_t seed = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, seed);
+  if (error == std::errc() && stop == end) return "";
+  return fmt::format("expected a whole number from 0 to {}, found {}", UINT64_MAX, text);
+}
+
+// Options that would have no effect are refused, not ignored.
+Status check_use(const Engine& engine, const RunOptions& options) {
+  if (options.chat.system.empty()) return {};
+  if (options.raw)
+    return Error{ErrorCode::invalid_argument,
+                 "--system has no meaning with --raw: put it into PROMPT"};
+  if (!engine.model().has_chat_template)
+    return Error{ErrorCode::invalid_argument,
+                 "--system needs a chat template, and the model has none: put it into PROMPT"};
+  return {};
+}
+
+void warn_of_long_context(const Engine& engine) {
+  const ModelInfo& model = engine.model();
+  if (model.context <= model.context_trained) return;
+  std::fprintf(stderr,
+               "kapitsa: the context of %d tokens is longer than the %d that the model was "
+               "trained for; answers may get worse beyond them\n",
+               model.context, model.context_trained);
+}
+
 int run_command(RunOptions& options, bool has_prompt) {
   const auto path = find_or_pull_model(options.model, options.chat.style.quiet);
   if (!path && path.error().code == ErrorCode::cancelled) return kExitInterrupted;
@@ -74,6 +109,8 @@ int run_command(RunOptions& options, bool has_prompt) {
   }
   const auto engine = Engine::load(load_options(options.machine, *path));
   if (!engine) return report(engine.error());
+  if (const Status use = check_use(**engine, options); !use) return report(use.error());
+  warn_of_long_context(**engine);
   if (!converse) return answer_once(**engine, options);
   options.chat.history = history_file();
   return chat(**engine, options.chat);
@@ -105,7 +142,9 @@ void add_run(CLI::App& app, int& exit_code) {
       ->excludes(prompt);
   command->add_option("-n,--max-tokens", chat.settings.max_tokens,
                       "Longest answer, in tokens; 0: no limit");
-  command->add_option("--stop", chat.stop, "End the answer before this text (repeatable)");
+  command->add_option("--stop", chat.stop, "End the answer before this text (repeatable)")
+      ->allow_extra_args(false)
+      ->check(not_empty);
   command->add_flag("-q,--quiet", chat.style.quiet, "Only the answer, no line of figures");
   command->add_flag("--json", chat.style.json,
                     "Events as JSON, one a line; the last one has the whole answer");
@@ -124,7 +163,7 @@ void add_run(CLI::App& app, int& exit_code) {
   command->add_option("--repeat-penalty", sampling.repetition_penalty, "1: off")->group(group);
   CLI::Option* seed = command->add_option(
       "--seed", options->seed, "Same seed, same answer; default: a random one, shown at the end");
-  seed->group(group);
+  seed->check(fits_seed)->group(group);
   add_machine_options(*command, options->machine);
   command->footer("Examples:\n"
                   "  kapitsa run smollm2\n"

@@ -71,6 +71,46 @@ class Errors(unittest.TestCase):
         self.check(1, ["run", MODEL, "x " * 400], "256", "tokens")
         self.check(1, ["bench", MODEL, "-d", "4096"], "trained for 256")
 
+    def test_options_are_honoured_or_refused(self):
+        self.check(2, ["fly", "away"], "unknown command 'fly'")
+        self.check(2, ["run", MODEL, "x", "--seed", "18446744073709551616"], "--seed", "18446744073709551615")
+        self.check(2, ["run", MODEL, "x", "--seed", "-1"], "--seed")
+        self.check(2, ["run", MODEL, "x", "--stop", ""], "--stop")
+        self.check(1, ["run", MODEL, "x", "--raw", "-s", "Be brief."], "--system")
+        done = run("run", MODEL, "--stop", "never in it", "the prompt", "-n", "2", "--seed", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run("run", MODEL, "x", "--ctx", "300", "-n", "1")
+        self.assertIn("longer than the 256 that the model was trained for", done.stderr)
+
+    def test_an_answer_that_cannot_be_written_fails(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([PROGRAM, "run", MODEL, "x", "-n", "2"], stdout=full, stderr=subprocess.PIPE,
+                                  stdin=subprocess.DEVNULL, encoding="utf-8", timeout=DEADLINE, env=environment(),
+                                  check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write the answer", done.stderr)
+
+    def test_a_named_pipe_is_no_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "a\nb\x1b[31m.gguf")
+            os.mkfifo(pipe)
+            self.check(1, ["run", pipe, "x"], "a\\x0ab\\x1b[31m.gguf", "expected a file")
+
+    def test_a_path_needs_no_home(self):
+        variables = {name: value for name, value in os.environ.items() if name not in ("HOME", "KAPITSA_HOME", "XDG_DATA_HOME")}
+        done = subprocess.run([PROGRAM, "run", MODEL, "x", "-n", "1"], stdin=subprocess.DEVNULL, capture_output=True,
+                              encoding="utf-8", timeout=DEADLINE, env=variables, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_ctrl_c_before_the_answer_is_one_line_and_130(self):
+        with subprocess.Popen([PROGRAM, "run", MODEL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              encoding="utf-8", env=environment()) as process:
+            time.sleep(0.3)  # it waits for the prompt, however long this takes
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=DEADLINE)
+        self.assertEqual(process.returncode, 130)
+        self.assertIn("kapitsa: stopped by Ctrl-C\n", errors)
+
     def test_bench_without_a_model_says_how_to_get_one(self):
         self.check(1, ["bench"], "smollm2")
 

@@ -75,10 +75,10 @@ int64_t block_rows(const plan::Attend& op) {
 
 int64_t scratch_size(const plan::Attend& op, const ProgramLimits& limits, std::byte* base,
                      Scratch* scratch) {
-  std::byte* at = base;
+  int64_t size = 0;
   const auto take = [&](int64_t bytes) {
-    std::byte* from = at;
-    at += round_up(bytes, kLine);
+    std::byte* from = base == nullptr ? nullptr : base + size;
+    size += round_up(bytes, kLine);
     return from;
   };
   const int64_t n = n_block_queries(op);
@@ -93,7 +93,7 @@ int64_t scratch_size(const plan::Attend& op, const ProgramLimits& limits, std::b
   s.path = reinterpret_cast<int32_t*>(take(limits.max_rows * 4));
   s.ends = reinterpret_cast<int32_t*>(take(n * 8));
   if (scratch != nullptr) *scratch = s;
-  return at - base;
+  return size;
 }
 
 class Attending {

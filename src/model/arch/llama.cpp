@@ -23,7 +23,9 @@ void refuse_experts(ConfigReader& reader) {
 
 Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options) {
   ConfigReader reader(file, "llama");
-  const AttentionConfig attention_config = read_attention(reader);
+  AttentionConfig attention_config = read_attention(reader);
+  constexpr Key kWindow = {"attention.sliding_window", "sliding_window"};  // Mistral 7B v0.1
+  if (reader.has(kWindow)) attention_config.window = reader.count(kWindow, 1 << 28);
   const int32_t hidden = attention_config.hidden;
   const float eps = attention_config.norm_eps;
   const DecoderConfig decoder = read_decoder(reader, hidden);

@@ -106,6 +106,7 @@ void AttentionRecorder::record(const AttentionWeights& w, int32_t layer) {
                                  .v_cache = v_cache,
                                  .n_kv_heads = config_.n_kv_heads,
                                  .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+                                 .window = config_.window,
                                  .out = plan_.heads(out_, config_.n_heads)}},
       at + ".attention");
   plan_.add(plan::LinearAdd{.in = out_, .weight = w.o, .bias = w.o_bias, .residual = {.out = x_}},

@@ -13,6 +13,7 @@ struct AttentionConfig {
   int32_t n_kv_heads = 0;
   int32_t head_dim = 0;
   float norm_eps = 0.0F;
+  int32_t window = 0;  // > 0: each token sees the last `window` positions only
 
   int32_t q_width() const { return n_heads * head_dim; }
   int32_t kv_width() const { return n_kv_heads * head_dim; }

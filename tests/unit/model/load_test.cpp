@@ -92,6 +92,21 @@ TEST_F(GgufLoadTest, the_unchanged_model_loads) {
   EXPECT_EQ(error(), "");
 }
 
+TEST_F(GgufLoadTest, a_sliding_window_reaches_every_attention_step) {
+  counts_["attention.sliding_window"] = 48;
+  ASSERT_EQ(error(), "");
+  const auto file = weights::open_checkpoint(folder_ / "m.gguf");
+  ASSERT_TRUE(file.ok());
+  const auto model = load_model(*file, {});
+  ASSERT_TRUE(model.ok());
+  int n_windows = 0;
+  for (const plan::Step& step : model->plan.routines()[0].steps) {
+    const auto* attention = std::get_if<plan::Attention>(&step.op);
+    if (attention != nullptr && attention->attend.window == 48) ++n_windows;
+  }
+  EXPECT_EQ(n_windows, 1);
+}
+
 TEST_F(GgufLoadTest, unknown_architecture_lists_what_is_known) {
   architecture_ = "gpt2";
   EXPECT_THAT(error(), HasSubstr("architecture 'gpt2' is not supported; this build knows: "));
