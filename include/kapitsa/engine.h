@@ -179,7 +179,7 @@ class Engine {
 public:
   // One line says what is wrong: no such file, a corrupt or foreign one, an unknown architecture,
   // too little memory (and how much would do).
-  static Result<std::unique_ptr<Engine>> load(LoadOptions options);
+  static Result<std::unique_ptr<Engine>> load(const LoadOptions& options);
 
   // Cancels what runs, sends the last events, then stops the device thread.
   virtual ~Engine() = default;

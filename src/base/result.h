@@ -95,7 +95,7 @@ using Status = Result<void>;
 // one.
 #define KAPITSA_TRY(expression)                                                                    \
   do {                                                                                             \
-    if (auto kapitsa_status = (expression); !kapitsa_status) return kapitsa_status.error();        \
+    if (const auto& kapitsa_status = (expression); !kapitsa_status) return kapitsa_status.error(); \
   } while (false)
 
 // KAPITSA_ASSIGN(auto x, f()): x = the value of f(), or return its error from the enclosing

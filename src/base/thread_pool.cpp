@@ -45,7 +45,7 @@ ThreadPool::ThreadPool(int n_threads) {
   try {
     for (int thread = 1; thread < n_threads; ++thread)
       workers_.emplace_back([this, thread] { work(thread); });
-  } catch (const std::system_error&) {
+  } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch)
     // The threads that did start are a smaller, correct pool.
   }
   n_threads_ = 1 + static_cast<int>(workers_.size());

@@ -22,7 +22,7 @@ struct ListCommand {
 using Row = std::array<std::string, 5>;
 
 std::string shortened(const std::filesystem::path& path) {
-  const std::string text = path.string();
+  std::string text = path.string();
   const auto home = environment("HOME");
   if (home && text.starts_with(*home + "/")) return "~" + text.substr(home->size());
   return text;

@@ -97,7 +97,7 @@ private:
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::load(LoadOptions options) {
+Result<std::unique_ptr<Engine>> Engine::load(const LoadOptions& options) {
   KAPITSA_ASSIGN(engine::Loaded loaded, engine::load(options));
   return std::unique_ptr<Engine>(
       std::make_unique<EngineImpl>(std::move(loaded), options.max_sequences));

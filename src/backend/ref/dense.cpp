@@ -79,7 +79,7 @@ void normalise(std::span<double> x, std::span<const double> weight, double eps) 
 std::vector<double> norm_weight(const plan::Plan& plan, const plan::Norm& norm, int32_t dim,
                                 int32_t h) {
   if (!norm.weight) return {};
-  const std::vector<double> whole = weight_row(plan.weight(norm.weight), 0, 0);
+  std::vector<double> whole = weight_row(plan.weight(norm.weight), 0, 0);
   if (std::ssize(whole) == dim) return whole;
   const auto first = whole.begin() + int64_t{h} * dim;
   return {first, first + dim};

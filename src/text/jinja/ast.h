@@ -86,8 +86,8 @@ struct Stmt {
 
 struct Ast {
   Ast() = default;
-  Ast(Ast&&) = default;  // nodes keep their addresses
-  Ast& operator=(Ast&&) = default;
+  Ast(Ast&&) noexcept = default;  // nodes keep their addresses
+  Ast& operator=(Ast&&) noexcept = default;
 
   std::deque<Expr> exprs;
   std::deque<Stmt> stmts;

@@ -231,7 +231,8 @@ Result<Value> filter_map(Runtime& rt, const Value& self, const Arguments& argume
     KAPITSA_ASSIGN(const auto a, bind("map", arguments, {"attribute", "default"}, 1));
     for (const Value& item : items) {
       KAPITSA_ASSIGN(Value value, attribute_path(rt, item, *a[0]));
-      mapped.push_back(value.is_undefined() && a[1] ? *a[1] : std::move(value));
+      if (value.is_undefined() && a[1]) value = *a[1];
+      mapped.push_back(std::move(value));
     }
     return Value::list(std::move(mapped));
   }
