@@ -101,16 +101,16 @@ struct TokenPrompt {
 struct Sampling {
   float temperature = 1.0F;             // 0: arg-max
   int32_t top_k = 0;                    // 0: off
-  float top_p = 1.0F;                   // (0, 1]; 1: off
-  float min_p = 0.0F;                   // [0, 1); 0: off
+  float top_p = 1.0F;                   // [0, 1]; 1: off, 0: one token
+  float min_p = 0.0F;                   // [0, 1]; 0: off
   float repetition_penalty = 1.0F;      // > 0; 1: off
   float frequency_penalty = 0.0F;       // [-2, 2]
   float presence_penalty = 0.0F;        // [-2, 2]
   int32_t penalty_window = -1;          // last tokens that penalties look at; -1: all
-  std::map<int32_t, float> logit_bias;  // token -> added to its logit
+  std::map<int32_t, float> logit_bias;  // token -> added to its logit, [-100, 100]
   std::optional<uint64_t> seed;         // absent: drawn at random, reported in Finished
   uint32_t choice = 0;                  // index among the answers to one prompt
-  int32_t n_logprobs = -1;              // -1: none; n: the chosen token and the n likeliest
+  int32_t n_logprobs = -1;              // -1: none; n <= 128: the chosen token and the n likeliest
 };
 
 struct Request {

@@ -1,16 +1,21 @@
 #include "engine/vocabulary.h"
 
+#include "base/file.h"
+#include "text/tokenizer_json.h"
+
 #include <algorithm>
 
 namespace kapitsa::engine {
 namespace {
+
+constexpr int64_t kMaxTokenizerBytes = int64_t{256} << 20;
 
 using text::TokenizerModel;
 using text::TokenizerSpec;
 using text::TokenType;
 
 // Control tokens that end a turn in some family. A file names one eos token, but many models also
-// stop with another of these (models.md 4: 27b files carry only one of two).
+// stop with another of these (GGUF files of Qwen3.5 carry one of two).
 constexpr const char* kTurnEnds[] = {"<|im_end|>", "<|endoftext|>", "<|end_of_text|>",
                                      "<|eot_id|>", "<|eot|>",       "<|end|>",
                                      "<|return|>", "<turn|>",       "<end_of_turn>"};
@@ -66,6 +71,54 @@ std::vector<int32_t> stop_tokens(const text::Tokenizer& tokenizer) {
   return stops;
 }
 
+// The ids of config.json and generation_config.json: the models that a folder holds often name more
+// than one end there.
+Status add_config_stops(const weights::Checkpoint& file, int32_t n_tokens,
+                        std::vector<int32_t>& stops) {
+  for (const char* key : {"eos_token_id", "generation_config.eos_token_id"}) {
+    if (!file.has(key)) continue;
+    KAPITSA_ASSIGN(const std::vector<int64_t> ids, file.integers(key, 0, n_tokens - 1));
+    for (const int64_t id : ids)
+      stops.push_back(static_cast<int32_t>(id));
+  }
+  std::sort(stops.begin(), stops.end());
+  stops.erase(std::unique(stops.begin(), stops.end()), stops.end());
+  return {};
+}
+
+// A file of the model's folder, or an empty text where there is none.
+Result<std::string> optional_text(const std::filesystem::path& path) {
+  auto text = read_text_file(path, kMaxTokenizerBytes);
+  if (!text && text.error().code == ErrorCode::not_found) return std::string();
+  return text;
+}
+
+// tokenizer.json with what tokenizer_config.json and chat_template.jinja add to it.
+Result<Vocabulary> read_folder_vocabulary(const weights::Checkpoint& file) {
+  const std::filesystem::path& folder = file.path();
+  const auto named = [](const std::filesystem::path& path, const Error& error) {
+    return Error{error.code, path.string() + ": " + error.message};
+  };
+  text::TokenizerConfig config;
+  const auto config_path = folder / "tokenizer_config.json";
+  KAPITSA_ASSIGN(const std::string config_text, optional_text(config_path));
+  if (!config_text.empty()) {
+    auto read = text::read_tokenizer_config(config_text);
+    if (!read) return named(config_path, read.error());
+    config = std::move(*read);
+  }
+  const auto path = folder / "tokenizer.json";
+  KAPITSA_ASSIGN(const std::string json, read_text_file(path, kMaxTokenizerBytes));
+  auto tokenizer = text::read_tokenizer_json(json, config);
+  if (!tokenizer) return named(path, tokenizer.error());
+  Vocabulary vocabulary{std::move(*tokenizer), {}, std::move(config.chat_template)};
+  vocabulary.stop_tokens = stop_tokens(vocabulary.tokenizer);
+  KAPITSA_TRY(add_config_stops(file, vocabulary.tokenizer.n_tokens(), vocabulary.stop_tokens));
+  KAPITSA_ASSIGN(const std::string separate, optional_text(folder / "chat_template.jinja"));
+  if (!separate.empty()) vocabulary.chat_template = separate;
+  return vocabulary;
+}
+
 }  // namespace
 
 bool Vocabulary::is_stop(int32_t token) const {
@@ -73,12 +126,7 @@ bool Vocabulary::is_stop(int32_t token) const {
 }
 
 Result<Vocabulary> read_vocabulary(const weights::Checkpoint& file) {
-  if (file.format() != weights::Format::gguf) {
-    return Error{ErrorCode::unsupported,
-                 file.path().string() +
-                     ": the tokenizer of a model folder (tokenizer.json) is not supported yet; "
-                     "use a GGUF file of the model"};
-  }
+  if (file.format() != weights::Format::gguf) return read_folder_vocabulary(file);
   TokenizerSpec spec;
   KAPITSA_ASSIGN(spec.model, tokenizer_model(file));
   KAPITSA_ASSIGN(spec.pre, file.string_or("tokenizer.ggml.pre", ""));

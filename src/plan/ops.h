@@ -61,7 +61,8 @@ struct Attention {
   Activation gate_activation = Activation::sigmoid;
 };
 
-// Gated DeltaNet mixer between its projections (models.md 2.1):
+// Gated DeltaNet mixer between its projections (Yang et al., arXiv 2412.06464, as Qwen3-Next uses
+// it):
 //   [q|k|v] = silu(conv(qkv)); q, k = L2Norm(q, dk^-0.5), L2Norm(k); beta = sigmoid(b);
 //   g = a_coefficient * softplus(a + dt_bias); out = Norm(delta_rule(q, k, v, g, beta)) * f(z).
 struct DeltaMix {
@@ -81,7 +82,8 @@ struct DeltaMix {
   BufferId out;  // (rows, n_v * dv)
 };
 
-// Mamba-2 mixer between its projections (models.md 6.2). in = [z | x | B | C | dt]:
+// Mamba-2 mixer between its projections (Dao and Gu, arXiv 2405.21060, as Nemotron-H uses it). in =
+// [z | x | B | C | dt]:
 //   [x|B|C] = silu(conv + bias); dt = clamp(softplus(dt + dt_bias)); y = ssm(x, dt, A, B, C, D);
 //   out = Norm per group (y * silu(z)).
 struct MambaMix {
@@ -145,7 +147,8 @@ struct Mlp {
   Residual residual;
 };
 
-// Residual streams of qwen4_exp (models.md 5.2). X (rows, streams * hidden), N = Norm per stream:
+// Residual streams of qwen4_exp (transformers, modeling_qwen4_exp). X (rows, streams * hidden), N =
+// Norm per stream:
 //   out = mean over streams of sigmoid(U silu(D N / streams)) * N;
 //   inject = 2 sigmoid(I N / streams) (rows, streams), where I is present.
 struct StreamMix {
@@ -164,15 +167,15 @@ struct StreamAdd {
   BufferId x;       // (rows, streams * hidden)
 };
 
-// Sparse-attention indexer of qwen4_exp (models.md 5.3): q = rope(Norm(q)), the raw key goes to its
-// cache, then SelectBlocks.
+// Sparse-attention indexer of qwen4_exp (transformers, modeling_qwen4_exp): q = rope(Norm(q)), the
+// raw key goes to its cache, then SelectBlocks.
 struct IndexSelect {
   Heads q, k;  // q changed in place
   Norm q_norm;
   SelectBlocks select;  // select.q is this op's q
 };
 
-// N-gram embedding of qwen4_exp (models.md 5.4), added to every residual stream:
+// N-gram embedding of qwen4_exp (transformers, modeling_qwen4_exp), added to every residual stream:
 //   e = rows; K = Norm(W_k e); V = W_v e; gate_s = sigmoid(signed_sqrt(K_s . Norm(X)_s /
 //   sqrt(hidden))); P_s = gate_s V; X += P + silu(conv(Norm(P))).
 struct NgramEmbed {
@@ -186,7 +189,8 @@ struct NgramEmbed {
   BufferId x;  // (rows, streams * hidden)
 };
 
-// Decoder input of DiffusionGemma (models.md 8.4), x holds the scaled canvas embeddings:
+// Decoder input of DiffusionGemma (its config and released encoder-decoder), x holds the scaled
+// canvas embeddings:
 //   s = Norm(soft embedding of softmax(logits)); x = Norm(x + D (gelu(G s) * (U s))).
 struct SelfCondition {
   BufferId logits;  // (rows, vocab) of the step before
@@ -197,7 +201,8 @@ struct SelfCondition {
   BufferId x;
 };
 
-// Input of a multi-token-prediction head (models.md 2.6): out = W [Norm(embedding) ; Norm(hidden)].
+// Input of a multi-token-prediction head (DeepSeek-V3, arXiv 2412.19437): out = W [Norm(embedding)
+// ; Norm(hidden)].
 struct MtpJoin {
   BufferId embedding, hidden;
   Norm embedding_norm, hidden_norm;

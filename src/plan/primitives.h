@@ -211,7 +211,7 @@ struct SsmScan {
   Heads out;         // (heads, p)
 };
 
-// How router logits become expert choices and weights (models.md 2.5).
+// How router logits become expert choices and weights.
 enum class RouterScore : uint8_t {
   softmax,           // over all experts
   softmax_selected,  // over the chosen ones only

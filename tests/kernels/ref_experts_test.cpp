@@ -96,7 +96,7 @@ TEST(RefRouter, ExpertScaleMultipliesTheFinalWeight) {
   EXPECT_NEAR(chosen.weights[1], 2.5, kF32);
 }
 
-// The multipliers of models.md section 11, with head vocabularies small enough for a table whose
+// The multipliers of the released qwen4_exp, with head vocabularies small enough for a table whose
 // row r holds the number r.
 struct Ngrams {
   static constexpr int32_t kEos = 9;

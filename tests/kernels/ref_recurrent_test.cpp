@@ -94,7 +94,7 @@ struct Delta {
     return open(b);
   }
 
-  // The closed form (kflash.md 3.2, models.md 2.1) of rows `first + i` on a tree over the state S0
+  // The closed form of rows `first + i` on a tree over the state S0
   // (dk, dv): outputs, and the state after the path to row `commit`.
   struct Closed {
     Matrix out;
@@ -259,7 +259,7 @@ struct Ssm {
                        .out = p.plan.heads(out)});
     return open(p);
   }
-  // Row `row` at the end of a path of earlier rows (models.md 6.2, kflash.md 3.3), from no state.
+  // Row `row` at the end of a path of earlier rows, from no state.
   std::vector<double> closed(const std::vector<size_t>& path) const {
     const size_t t = path.back();
     std::vector<double> y(kP);

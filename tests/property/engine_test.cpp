@@ -35,12 +35,57 @@ Request request_of(int32_t n_prompt, int32_t max_tokens) {
   return request;
 }
 
-TEST(Engine, a_model_folder_is_refused_until_its_tokenizer_can_be_read) {
-  const auto engine = Engine::load({.model = golden_path("llama_hf"), .backend = "ref"});
+// A model folder as people have it: weights and config of one place, the tokenizer beside them.
+class ModelFolder : public testing::Test {
+protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / "kapitsa_model_folder";
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    take(golden_path("llama_hf"));
+    take(golden_path("tiny_tokenizer"));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void take(const std::filesystem::path& from) {
+    for (const auto& entry : std::filesystem::directory_iterator(from))
+      std::filesystem::copy_file(entry.path(), folder_ / entry.path().filename());
+  }
+
+  Result<std::unique_ptr<Engine>> load() {
+    return Engine::load(
+        {.model = folder_, .backend = "cpu", .threads = 1, .compute = Compute::f32});
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(ModelFolder, answers_with_its_own_tokenizer) {
+  const auto engine = load();
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_TRUE((*engine)->model().has_chat_template);
+  const auto golden = read_test_checkpoint(golden_path("llama_hf.golden.gguf"));
+  const auto prompt = golden.string("golden.prompt_text");
+  ASSERT_TRUE(prompt.ok());
+  const auto tokens = (*engine)->tokenise(TextPrompt{*prompt});
+  ASSERT_TRUE(tokens.ok()) << tokens.error().message;
+  EXPECT_EQ(*tokens, integers(golden, "tokens"));
+
+  Request request;
+  request.prompt = TextPrompt{*prompt};
+  request.sampling.temperature = 0.0F;
+  request.ignore_eos = true;
+  const auto expected = integers(golden, "greedy.tokens");
+  request.max_tokens = static_cast<int32_t>(expected.size());
+  EXPECT_EQ(answer(**engine, request).tokens, expected);
+}
+
+TEST_F(ModelFolder, without_a_tokenizer_says_which_file_is_missing) {
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  const auto engine = load();
   ASSERT_FALSE(engine.ok());
-  EXPECT_EQ(engine.error().code, ErrorCode::unsupported);
-  EXPECT_NE(engine.error().message.find("llama_hf: the tokenizer of a model folder"),
-            std::string::npos)
+  EXPECT_EQ(engine.error().code, ErrorCode::not_found);
+  EXPECT_NE(engine.error().message.find("tokenizer.json"), std::string::npos)
       << engine.error().message;
 }
 

@@ -150,6 +150,12 @@ def tokenizer():
     return bpe
 
 
+def write_tokenizer(folder):
+    wrapper = PreTrainedTokenizerFast(tokenizer_object=tokenizer(), bos_token="<|im_start|>", eos_token="<|im_end|>")
+    wrapper.chat_template = tiny_llama.CHAT_TEMPLATE
+    wrapper.save_pretrained(folder)
+
+
 def write_source(folder, model):
     """The model as transformers saves it, with the tiny tokenizer beside it."""
     network = AutoModelForCausalLM.from_config(config_of(model))
@@ -166,8 +172,7 @@ def write_source(folder, model):
             else:
                 parameter.copy_(random_parameter(model, name, tuple(parameter.shape)))
     network.to(model.dtype).save_pretrained(folder, **({"max_shard_size": "40KB"} if model.shards else {}))
-    wrapper = PreTrainedTokenizerFast(tokenizer_object=tokenizer(), bos_token="<|im_start|>", eos_token="<|im_end|>")
-    wrapper.save_pretrained(folder)
+    write_tokenizer(folder)
     if model.older is not None:
         path = folder / "config.json"
         config = json.loads(path.read_text())
@@ -250,6 +255,7 @@ def main():
     parser.add_argument("--only", choices=[model.name for model in MODELS])
     args = parser.parse_args()
     torch.set_num_threads(1)
+    write_tokenizer(args.out / "tiny_tokenizer")
     for model in MODELS:
         if args.only in (None, model.name):
             with tempfile.TemporaryDirectory() as work:
