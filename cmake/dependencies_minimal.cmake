@@ -3,8 +3,8 @@
 # the sources that their packages ship.
 find_package(Threads REQUIRED)
 
-add_library(fmt::fmt-header-only INTERFACE IMPORTED)
-target_compile_definitions(fmt::fmt-header-only INTERFACE FMT_HEADER_ONLY=1)
+add_library(fmt::fmt INTERFACE IMPORTED)
+target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY=1)
 
 file(WRITE ${PROJECT_BINARY_DIR}/boost_json.cpp "#include <boost/json/src.hpp>\n")
 add_library(boost_json_from_headers STATIC ${PROJECT_BINARY_DIR}/boost_json.cpp)

@@ -10,6 +10,10 @@ class Project:
     def __init__(self, root, files=None):
         self.root = Path(root)
         self._files = files
+        self.skipped = []  # what a check left out, one line each
+
+    def skip(self, what):
+        self.skipped.append(what)
 
     def git(self, *arguments):
         """The standard output of a git command, or None when it fails."""

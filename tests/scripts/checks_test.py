@@ -1,11 +1,13 @@
 """Each check of scripts/checks passes a good example and names the file and line of a bad one."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
@@ -223,6 +225,16 @@ int count_once() {
 
     def test_names_a_wrong_name(self):
         self.assert_problem(self.check_unit("int x;\nint BadName() { return 1; }\n"), "src/a.cpp:2", "BadName")
+
+    def test_stops_at_its_time_limit_and_says_what_is_left(self):
+        self.write(".clang-tidy", (ROOT / ".clang-tidy").read_text(encoding="utf-8"))
+        self.write("src/a.cpp", "int BadName() { return 1; }\n")
+        entry = {"directory": str(self.root), "file": "src/a.cpp", "command": "g++ -std=c++20 -c src/a.cpp"}
+        self.write(tidy.DATABASE + "/compile_commands.json", json.dumps([entry]))
+        looked_at = project.Project(self.root, ["src/a.cpp"])
+        with mock.patch.dict(os.environ, {"KAPITSA_TIDY_SECONDS": "-1"}):
+            self.assertEqual(tidy.run(looked_at, everything=True), [])
+        self.assertEqual(looked_at.skipped, ["tidy: 1 of 1 files after -1 s"])
 
     def test_names_a_mistake(self):
         self.assert_problem(self.check_unit("int f(int a) {\n  if (a > 1) return 1; else return 1;\n}\n"), "src/a.cpp:2", "bugprone")
