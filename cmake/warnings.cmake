@@ -8,6 +8,9 @@ function(kapitsa_compile_options target)
     -ffp-contract=off)
   # std::stable_sort of libstdc++ 12 calls what C++17 deprecates, and clang says so in our files.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:Clang>:-Wno-deprecated-declarations>)
+  # GCC 12 sees overlapping copies inside its own std::string (GCC PR 105651).
+  target_compile_options(${target} PRIVATE
+    $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
   if(KAPITSA_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
