@@ -9,6 +9,8 @@ function(kapitsa_isa name)
   set_source_files_properties(src/backend/cpu/isa/${name}.cpp PROPERTIES COMPILE_OPTIONS "${options}")
 endfunction()
 
+# The portable kernels are for machines without any of the sets below, and -O3 takes half a minute to make nothing of them.
+set_source_files_properties(src/backend/cpu/isa/scalar.cpp PROPERTIES COMPILE_OPTIONS "-O2")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   kapitsa_isa(avx2 -mavx2 -mfma -mf16c)
   kapitsa_isa(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx2 -mfma -mf16c)
