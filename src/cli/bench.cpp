@@ -12,7 +12,6 @@
 #include "hub/sha256.h"
 #include "kapitsa/inspect.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -202,37 +201,37 @@ int bench_command(const BenchOptions& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, int& exit_code) {
+void add_bench(const Command& app, int& exit_code) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = app.add_subcommand("bench", "Measure the speed of a model on this machine");
-  command->add_option("MODEL", options->model,
-                      "Name as in 'kapitsa list', or path of a model file or folder; default: "
-                      "smollm2, or the first model that is there");
+  const Command command = app.subcommand("bench", "Measure the speed of a model on this machine");
+  command.option("MODEL", options->model,
+                 "Name as in 'kapitsa list', or path of a model file or folder; default: "
+                 "smollm2, or the first model that is there");
   command
-      ->add_option("-d,--depths", options->depths,
-                   "Tokens of context to measure at; default: 1024,4096,8192,16384,32768")
-      ->delimiter(',')
-      ->check(CLI::Range(16, 1 << 24));
-  command->add_option("-n,--decode", options->n_decode, "Tokens to decode in a run")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 4096));
-  command->add_option("-r,--runs", options->repetitions, "Runs of each depth, after a warm-up")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  command->add_option("--time", options->seconds, "Seconds that all runs together may take")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, 1e6));
-  command->add_option("--json", options->json_path,
-                      "Write everything measured to this file; -: to the terminal, no table");
-  add_machine_options_without_context(*command, options->machine);
-  command->footer("decode is the median of the runs; bound is what the memory's bandwidth allows; "
-                  "share is how\n"
-                  "much of the bandwidth decoding uses.\n"
-                  "Examples:\n"
-                  "  kapitsa bench\n"
-                  "  kapitsa bench smollm2 -d 1024,4096 -r 10 --json bench.json\n"
-                  "  kapitsa bench model.gguf --threads 4");
-  command->callback([options, &exit_code] { exit_code = bench_command(*options); });
+      .option("-d,--depths", options->depths,
+              "Tokens of context to measure at; default: 1024,4096,8192,16384,32768")
+      .separated_by(',')
+      .range(int64_t{16}, int64_t{1 << 24});
+  command.option("-n,--decode", options->n_decode, "Tokens to decode in a run")
+      .show_default()
+      .range(int64_t{1}, int64_t{4096});
+  command.option("-r,--runs", options->repetitions, "Runs of each depth, after a warm-up")
+      .show_default()
+      .range(int64_t{1}, int64_t{1000});
+  command.option("--time", options->seconds, "Seconds that all runs together may take")
+      .show_default()
+      .range(0.0, 1e6);
+  command.option("--json", options->json_path,
+                 "Write everything measured to this file; -: to the terminal, no table");
+  add_machine_options_without_context(command, options->machine);
+  command.footer("decode is the median of the runs; bound is what the memory's bandwidth allows; "
+                 "share is how\n"
+                 "much of the bandwidth decoding uses.\n"
+                 "Examples:\n"
+                 "  kapitsa bench\n"
+                 "  kapitsa bench smollm2 -d 1024,4096 -r 10 --json bench.json\n"
+                 "  kapitsa bench model.gguf --threads 4");
+  command.on_run([options, &exit_code] { exit_code = bench_command(*options); });
 }
 
 }  // namespace kapitsa::cli

@@ -3,7 +3,6 @@
 #include "base/interrupt.h"
 #include "base/version.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,16 +15,6 @@ namespace kapitsa::cli {
 namespace {
 
 constexpr size_t kMaxLine = 2000;  // bytes of a message: a hostile file may put megabytes into it
-
-// The first argument when it looks like a command and is none.
-std::string unknown_command(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return "";
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  const bool known = std::any_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
-    return command->check_name(argv[1]);
-  });
-  return known ? "" : argv[1];
-}
 
 int usage_error(const std::string& message) {
   std::fprintf(stderr, "kapitsa: %s (see kapitsa --help)\n", one_line(message).c_str());
@@ -55,9 +44,9 @@ int report(const Error& error) {
 
 int run(int argc, char** argv) {
   end_on_interrupt();
-  CLI::App app("Runs large language models on this machine.", "kapitsa");
-  app.set_version_flag("--version", std::string("kapitsa ") + kVersion + " (" + kCommit + ")");
-  app.require_subcommand(1);
+  Application application("kapitsa", "Runs large language models on this machine.",
+                          fmt::format("kapitsa {} ({})", kVersion, kCommit));
+  const Command app = application.root();
   app.footer("Examples:\n"
              "  kapitsa run smollm2 \"Why is the sky blue?\"\n"
              "  kapitsa run path/to/model.gguf --temp 0 --max-tokens 200 < question.txt\n"
@@ -73,14 +62,10 @@ int run(int argc, char** argv) {
   add_bench(app, exit_code);
   add_doctor(app, exit_code);
   add_completions(app, exit_code);
-  if (const std::string name = unknown_command(app, argc, argv); !name.empty()) {
-    return usage_error(fmt::format("unknown command '{}'", name));
-  }
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return usage_error(error.what());
+    const Application::Outcome outcome = application.run(argc, argv);
+    if (!outcome.usage_error.empty()) return usage_error(outcome.usage_error);
+    if (outcome.exit_code != 0) return outcome.exit_code;
   } catch (const std::bad_alloc&) {
     return report({ErrorCode::out_of_memory, "out of memory: the system refused to give more"});
   } catch (const std::system_error& error) {

@@ -3,13 +3,10 @@
 #pragma once
 
 #include "base/result.h"
+#include "cli/command.h"
 
 #include <string>
 #include <string_view>
-
-namespace CLI {
-class App;
-}
 
 namespace kapitsa::cli {
 
@@ -20,15 +17,15 @@ inline constexpr int kExitInterrupted = 130;
 int run(int argc, char** argv);
 
 // Each command lives in one file and adds itself to the application; its callback sets exit_code.
-void add_run(CLI::App& app, int& exit_code);
-void add_pull(CLI::App& app, int& exit_code);
-void add_list(CLI::App& app, int& exit_code);
-void add_rm(CLI::App& app, int& exit_code);
-void add_inspect(CLI::App& app, int& exit_code);
-void add_verify(CLI::App& app, int& exit_code);
-void add_bench(CLI::App& app, int& exit_code);
-void add_doctor(CLI::App& app, int& exit_code);
-void add_completions(CLI::App& app, int& exit_code);
+void add_run(const Command& app, int& exit_code);
+void add_pull(const Command& app, int& exit_code);
+void add_list(const Command& app, int& exit_code);
+void add_rm(const Command& app, int& exit_code);
+void add_inspect(const Command& app, int& exit_code);
+void add_verify(const Command& app, int& exit_code);
+void add_bench(const Command& app, int& exit_code);
+void add_doctor(const Command& app, int& exit_code);
+void add_completions(const Command& app, int& exit_code);
 
 // Prints "kapitsa: <message>" on stderr and returns kExitFailed.
 int report(const Error& error);

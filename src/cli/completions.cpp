@@ -3,64 +3,12 @@
 #include "cli/cli.h"
 #include "hub/catalog.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cstdio>
 
 namespace kapitsa::cli {
 namespace {
-
-struct OptionEntry {
-  std::vector<std::string> names;  // "-t", "--threads"
-  std::string description;
-  std::vector<std::string> choices;  // of the value, where it is one of a few
-  bool takes_value = false;
-};
-
-struct CommandEntry {
-  std::string name;
-  std::string description;
-  std::vector<OptionEntry> options;
-  std::vector<std::string> choices;  // of the first argument
-  bool takes_model = false;
-};
-
-// CLI11 keeps the choices of IsMember only in its description of the value: "TEXT:{a,b}".
-std::vector<std::string> choices_of(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const size_t open = type.find('{');
-  const size_t close = type.find('}');
-  if (open == std::string::npos || close == std::string::npos) return {};
-  return CLI::detail::split(type.substr(open + 1, close - open - 1), ',');
-}
-
-std::vector<CommandEntry> commands_of(const CLI::App& app) {
-  std::vector<CommandEntry> commands;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    CommandEntry entry;
-    entry.name = command->get_name();
-    entry.description = command->get_description();
-    for (const CLI::Option* option : command->get_options()) {
-      if (option->get_positional()) {
-        if (option->get_name(true) == "MODEL") entry.takes_model = true;
-        if (entry.choices.empty()) entry.choices = choices_of(*option);
-        continue;
-      }
-      OptionEntry found;
-      for (const std::string& name : option->get_snames())
-        found.names.push_back(fmt::format("-{}", name));
-      for (const std::string& name : option->get_lnames())
-        found.names.push_back(fmt::format("--{}", name));
-      found.description = option->get_description();
-      found.choices = choices_of(*option);
-      found.takes_value = option->get_items_expected_max() > 0;
-      entry.options.push_back(std::move(found));
-    }
-    commands.push_back(std::move(entry));
-  }
-  return commands;
-}
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
@@ -210,17 +158,15 @@ std::string fish_script(const std::vector<CommandEntry>& commands) {
 
 }  // namespace
 
-void add_completions(CLI::App& app, int& /*exit_code*/) {
+void add_completions(const Command& app, int& /*exit_code*/) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand("completions", "Print a completion script for a shell");
-  command->add_option("SHELL", *shell, "Which shell")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  command->footer("Examples:\n"
-                  "  eval \"$(kapitsa completions bash)\"\n"
-                  "  kapitsa completions fish > ~/.config/fish/completions/kapitsa.fish");
-  command->callback([shell, &app] {
-    const std::vector<CommandEntry> commands = commands_of(app);
+  const Command command = app.subcommand("completions", "Print a completion script for a shell");
+  command.option("SHELL", *shell, "Which shell").required().one_of({"bash", "zsh", "fish"});
+  command.footer("Examples:\n"
+                 "  eval \"$(kapitsa completions bash)\"\n"
+                 "  kapitsa completions fish > ~/.config/fish/completions/kapitsa.fish");
+  command.on_run([shell, app] {
+    const std::vector<CommandEntry> commands = app.commands();
     fmt::print("{}", *shell == "bash"  ? bash_script(commands)
                      : *shell == "zsh" ? zsh_script(commands)
                                        : fish_script(commands));

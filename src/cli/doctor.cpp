@@ -9,7 +9,6 @@
 #include "cli/show.h"
 #include "kapitsa/diagnose.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -199,18 +198,18 @@ int doctor_command(const DoctorOptions& options) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, int& exit_code) {
+void add_doctor(const Command& app, int& exit_code) {
   auto options = std::make_shared<DoctorOptions>();
-  CLI::App* command =
-      app.add_subcommand("doctor", "Look at the machine and test the kernels on it");
-  command->add_flag("--json", options->json, "The findings as one JSON object");
-  command->add_option("-t,--threads", options->threads, "CPU threads; default: one per core")
-      ->check(CLI::Range(1, 1024));
-  command->footer("Takes a few seconds. Exit code 1 when something is wrong.\n"
-                  "Examples:\n"
-                  "  kapitsa doctor\n"
-                  "  kapitsa doctor --json > doctor.json     for a bug report");
-  command->callback([options, &exit_code] { exit_code = doctor_command(*options); });
+  const Command command =
+      app.subcommand("doctor", "Look at the machine and test the kernels on it");
+  command.flag("--json", options->json, "The findings as one JSON object");
+  command.option("-t,--threads", options->threads, "CPU threads; default: one per core")
+      .range(int64_t{1}, int64_t{1024});
+  command.footer("Takes a few seconds. Exit code 1 when something is wrong.\n"
+                 "Examples:\n"
+                 "  kapitsa doctor\n"
+                 "  kapitsa doctor --json > doctor.json     for a bug report");
+  command.on_run([options, &exit_code] { exit_code = doctor_command(*options); });
 }
 
 }  // namespace kapitsa::cli

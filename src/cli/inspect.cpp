@@ -6,7 +6,6 @@
 #include "cli/options.h"
 #include "cli/show.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -170,23 +169,23 @@ int inspect_command(const InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect(CLI::App& app, int& exit_code) {
+void add_inspect(const Command& app, int& exit_code) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show what a model file holds and whether it fits");
+  const Command command =
+      app.subcommand("inspect", "Show what a model file holds and whether it fits");
   command
-      ->add_option("MODEL", options->model,
-                   "Name as in 'kapitsa list', or path of a model file or folder")
-      ->required();
-  command->add_flag("--tensors", options->tensors, "List every tensor");
-  command->add_flag("--metadata", options->metadata, "List every key of the metadata");
-  command->add_flag("--json", options->json, "All of it as one JSON object");
-  add_machine_options(*command, options->machine);
-  command->footer("Examples:\n"
-                  "  kapitsa inspect smollm2\n"
-                  "  kapitsa inspect model.gguf --ctx 32768\n"
-                  "  kapitsa inspect model.gguf --tensors | grep attn_q");
-  command->callback([options, &exit_code] { exit_code = inspect_command(*options); });
+      .option("MODEL", options->model,
+              "Name as in 'kapitsa list', or path of a model file or folder")
+      .required();
+  command.flag("--tensors", options->tensors, "List every tensor");
+  command.flag("--metadata", options->metadata, "List every key of the metadata");
+  command.flag("--json", options->json, "All of it as one JSON object");
+  add_machine_options(command, options->machine);
+  command.footer("Examples:\n"
+                 "  kapitsa inspect smollm2\n"
+                 "  kapitsa inspect model.gguf --ctx 32768\n"
+                 "  kapitsa inspect model.gguf --tensors | grep attn_q");
+  command.on_run([options, &exit_code] { exit_code = inspect_command(*options); });
 }
 
 }  // namespace kapitsa::cli

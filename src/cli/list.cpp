@@ -3,7 +3,6 @@
 #include "cli/cli.h"
 #include "cli/models.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -74,17 +73,17 @@ int list_command(const ListCommand& command) {
 
 }  // namespace
 
-void add_list(CLI::App& app, int& exit_code) {
+void add_list(const Command& app, int& exit_code) {
   auto options = std::make_shared<ListCommand>();
-  CLI::App* command = app.add_subcommand("list", "Show the models on this machine");
-  command->add_flag("-a,--all", options->all, "Also the models of the catalog that are not here");
-  command->add_flag("--json", options->json, "The models that are here, as JSON");
-  command->footer("Looks in Kapitsa's own folder and in the caches of Hugging Face, LM Studio and "
-                  "Ollama.\nEnvironment: KAPITSA_HOME, HF_HOME, HF_HUB_CACHE, OLLAMA_MODELS.\n"
-                  "Examples:\n"
-                  "  kapitsa list --all\n"
-                  "  kapitsa list --json");
-  command->callback([options, &exit_code] { exit_code = list_command(*options); });
+  const Command command = app.subcommand("list", "Show the models on this machine");
+  command.flag("-a,--all", options->all, "Also the models of the catalog that are not here");
+  command.flag("--json", options->json, "The models that are here, as JSON");
+  command.footer("Looks in Kapitsa's own folder and in the caches of Hugging Face, LM Studio and "
+                 "Ollama.\nEnvironment: KAPITSA_HOME, HF_HOME, HF_HUB_CACHE, OLLAMA_MODELS.\n"
+                 "Examples:\n"
+                 "  kapitsa list --all\n"
+                 "  kapitsa list --json");
+  command.on_run([options, &exit_code] { exit_code = list_command(*options); });
 }
 
 }  // namespace kapitsa::cli

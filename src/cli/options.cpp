@@ -2,7 +2,6 @@
 
 #include "cli/models.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <map>
@@ -28,26 +27,25 @@ constexpr const char* kGroup = "Machine";
 
 }  // namespace
 
-void add_machine_options_without_context(CLI::App& command, MachineOptions& options) {
-  command.add_option("-t,--threads", options.load.threads, "CPU threads; default: one per core")
-      ->group(kGroup);
-  command.add_option("--backend", options.load.backend, "cpu or ref; default: the fastest")
-      ->group(kGroup);
-  command.add_option("--isa", options.load.isa, "CPU instruction set; default: the best")
-      ->group(kGroup);
-  command.add_option("--compute", options.compute, "fast, or f32 for exact comparisons")
-      ->check(CLI::IsMember(keys(kComputes)))
-      ->group(kGroup);
-  command.add_option("--kv", options.kv, "Type of the key/value cache")
-      ->check(CLI::IsMember(keys(kKvTypes)))
-      ->group(kGroup);
+void add_machine_options_without_context(const Command& command, MachineOptions& options) {
+  command.option("-t,--threads", options.load.threads, "CPU threads; default: one per core")
+      .group(kGroup);
+  command.option("--backend", options.load.backend, "cpu or ref; default: the fastest")
+      .group(kGroup);
+  command.option("--isa", options.load.isa, "CPU instruction set; default: the best").group(kGroup);
+  command.option("--compute", options.compute, "fast, or f32 for exact comparisons")
+      .one_of(keys(kComputes))
+      .group(kGroup);
+  command.option("--kv", options.kv, "Type of the key/value cache")
+      .one_of(keys(kKvTypes))
+      .group(kGroup);
 }
 
-void add_machine_options(CLI::App& command, MachineOptions& options) {
+void add_machine_options(const Command& command, MachineOptions& options) {
   command
-      .add_option("--ctx", options.load.context,
-                  "Tokens of prompt and answer together; default: the model's, at most 8192")
-      ->group(kGroup);
+      .option("--ctx", options.load.context,
+              "Tokens of prompt and answer together; default: the model's, at most 8192")
+      .group(kGroup);
   add_machine_options_without_context(command, options);
 }
 

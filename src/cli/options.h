@@ -2,14 +2,11 @@
 #pragma once
 
 #include "base/result.h"
+#include "cli/command.h"
 #include "kapitsa/engine.h"
 
 #include <filesystem>
 #include <string>
-
-namespace CLI {
-class App;
-}
 
 namespace kapitsa::cli {
 
@@ -20,9 +17,9 @@ struct MachineOptions {
 };
 
 // --ctx, --threads, --backend, --isa, --compute, --kv
-void add_machine_options(CLI::App& command, MachineOptions& options);
+void add_machine_options(const Command& command, MachineOptions& options);
 // The same without --ctx, for commands that choose the context themselves.
-void add_machine_options_without_context(CLI::App& command, MachineOptions& options);
+void add_machine_options_without_context(const Command& command, MachineOptions& options);
 
 // What the options say, for one sequence of the model at `path`.
 LoadOptions load_options(const MachineOptions& options, const std::filesystem::path& path);

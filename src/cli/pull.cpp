@@ -2,8 +2,6 @@
 #include "cli/cli.h"
 #include "cli/models.h"
 
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <memory>
 
@@ -32,22 +30,22 @@ int pull_command(const PullCommand& command) {
 
 }  // namespace
 
-void add_pull(CLI::App& app, int& exit_code) {
+void add_pull(const Command& app, int& exit_code) {
   auto options = std::make_shared<PullCommand>();
-  CLI::App* command = app.add_subcommand("pull", "Download a model");
+  const Command command = app.subcommand("pull", "Download a model");
   command
-      ->add_option("MODEL", options->model,
-                   "Name of the catalog, or hf:OWNER/REPO[:FILE or type] from the Hugging Face hub")
-      ->required();
-  command->add_flag("-q,--quiet", options->quiet, "No progress, only the path");
-  command->footer(
+      .option("MODEL", options->model,
+              "Name of the catalog, or hf:OWNER/REPO[:FILE or type] from the Hugging Face hub")
+      .required();
+  command.flag("-q,--quiet", options->quiet, "No progress, only the path");
+  command.footer(
       "A stopped download goes on where it was. Every file is verified before it is used.\n"
       "Environment: KAPITSA_HOME, HF_TOKEN, HF_ENDPOINT, PIP_INDEX_URL, https_proxy, "
       "SSL_CERT_FILE.\n"
       "Examples:\n"
       "  kapitsa pull smollm2\n"
       "  kapitsa pull hf:OWNER/REPO-GGUF:Q4_K_M");
-  command->callback([options, &exit_code] { exit_code = pull_command(*options); });
+  command.on_run([options, &exit_code] { exit_code = pull_command(*options); });
 }
 
 }  // namespace kapitsa::cli

@@ -3,8 +3,6 @@
 #include "cli/cli.h"
 #include "cli/models.h"
 
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -44,15 +42,15 @@ int rm_command(const RmCommand& command) {
 
 }  // namespace
 
-void add_rm(CLI::App& app, int& exit_code) {
+void add_rm(const Command& app, int& exit_code) {
   auto options = std::make_shared<RmCommand>();
-  CLI::App* command = app.add_subcommand("rm", "Remove a downloaded model");
-  command->add_option("MODEL", options->models, "As 'kapitsa list' names it")->required();
-  command->add_flag("-y,--yes", options->yes, "Do not ask");
-  command->footer("Only what Kapitsa itself downloaded is removed; caches of other programs stay.\n"
-                  "Examples:\n"
-                  "  kapitsa rm smollm2");
-  command->callback([options, &exit_code] { exit_code = rm_command(*options); });
+  const Command command = app.subcommand("rm", "Remove a downloaded model");
+  command.option("MODEL", options->models, "As 'kapitsa list' names it").required();
+  command.flag("-y,--yes", options->yes, "Do not ask");
+  command.footer("Only what Kapitsa itself downloaded is removed; caches of other programs stay.\n"
+                 "Examples:\n"
+                 "  kapitsa rm smollm2");
+  command.on_run([options, &exit_code] { exit_code = rm_command(*options); });
 }
 
 }  // namespace kapitsa::cli

@@ -8,7 +8,6 @@
 #include "cli/options.h"
 #include "kapitsa/engine.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <charconv>
@@ -118,62 +117,60 @@ int run_command(RunOptions& options, bool has_prompt) {
 
 }  // namespace
 
-void add_run(CLI::App& app, int& exit_code) {
+void add_run(const Command& app, int& exit_code) {
   auto options = std::make_shared<RunOptions>();
   ChatOptions& chat = options->chat;
   Sampling& sampling = chat.settings.sampling;
   sampling.temperature = 0.7F;
   sampling.top_p = 0.95F;
-  CLI::App* command = app.add_subcommand("run", "Answer a prompt, or chat in the terminal");
+  const Command command = app.subcommand("run", "Answer a prompt, or chat in the terminal");
   command
-      ->add_option("MODEL", options->model,
-                   "Name as in 'kapitsa list --all', or path of a model file or folder")
-      ->required();
-  CLI::Option* prompt = command->add_option(
+      .option("MODEL", options->model,
+              "Name as in 'kapitsa list --all', or path of a model file or folder")
+      .required();
+  const Option prompt = command.option(
       "PROMPT", options->prompt, "What to ask; without it: standard input, or a conversation");
 
-  command->add_option("-s,--system", chat.system, "System message");
-  command->add_flag(
-      "--raw", options->raw,
-      "Complete PROMPT as it is, without the chat template; special tokens are parsed");
+  command.option("-s,--system", chat.system, "System message");
+  command.flag("--raw", options->raw,
+               "Complete PROMPT as it is, without the chat template; special tokens are parsed");
   command
-      ->add_flag("--chat", options->converse,
-                 "A conversation even when standard input is no terminal: one line, one message")
-      ->excludes(prompt);
-  command->add_option("-n,--max-tokens", chat.settings.max_tokens,
-                      "Longest answer, in tokens; 0: no limit");
-  command->add_option("--stop", chat.stop, "End the answer before this text (repeatable)")
-      ->allow_extra_args(false)
-      ->check(not_empty);
-  command->add_flag("-q,--quiet", chat.style.quiet, "Only the answer, no line of figures");
-  command->add_flag("--json", chat.style.json,
-                    "Events as JSON, one a line; the last one has the whole answer");
+      .flag("--chat", options->converse,
+            "A conversation even when standard input is no terminal: one line, one message")
+      .excludes(prompt);
+  command.option("-n,--max-tokens", chat.settings.max_tokens,
+                 "Longest answer, in tokens; 0: no limit");
+  command.option("--stop", chat.stop, "End the answer before this text (repeatable)")
+      .one_value_each()
+      .check(not_empty);
+  command.flag("-q,--quiet", chat.style.quiet, "Only the answer, no line of figures");
+  command.flag("--json", chat.style.json,
+               "Events as JSON, one a line; the last one has the whole answer");
 
   const char* group = "Sampling";
-  command->add_option("--temp", sampling.temperature, "Temperature; 0: always the likeliest token")
-      ->capture_default_str()
-      ->group(group);
-  command->add_option("--top-k", sampling.top_k, "Keep the k likeliest tokens; 0: all")
-      ->group(group);
-  command->add_option("--top-p", sampling.top_p, "Keep the likeliest tokens up to this probability")
-      ->capture_default_str()
-      ->group(group);
-  command->add_option("--min-p", sampling.min_p, "Drop tokens below this share of the likeliest")
-      ->group(group);
-  command->add_option("--repeat-penalty", sampling.repetition_penalty, "1: off")->group(group);
-  CLI::Option* seed = command->add_option(
-      "--seed", options->seed, "Same seed, same answer; default: a random one, shown at the end");
-  seed->check(fits_seed)->group(group);
-  add_machine_options(*command, options->machine);
-  command->footer("Examples:\n"
-                  "  kapitsa run smollm2\n"
-                  "  kapitsa run smollm2 \"Name three rivers.\"\n"
-                  "  kapitsa run smollm2 --seed 7 --temp 1 \"Write a haiku.\"\n"
-                  "  git diff | kapitsa run smollm2 -s \"Explain this change.\"\n"
-                  "  kapitsa run model.gguf --raw \"Once upon a time\" -n 100");
-  command->callback([options, prompt, seed, &exit_code] {
-    if (seed->count() > 0) options->chat.settings.sampling.seed = options->seed;
-    exit_code = run_command(*options, prompt->count() > 0);
+  command.option("--temp", sampling.temperature, "Temperature; 0: always the likeliest token")
+      .show_default()
+      .group(group);
+  command.option("--top-k", sampling.top_k, "Keep the k likeliest tokens; 0: all").group(group);
+  command.option("--top-p", sampling.top_p, "Keep the likeliest tokens up to this probability")
+      .show_default()
+      .group(group);
+  command.option("--min-p", sampling.min_p, "Drop tokens below this share of the likeliest")
+      .group(group);
+  command.option("--repeat-penalty", sampling.repetition_penalty, "1: off").group(group);
+  Option seed = command.option("--seed", options->seed,
+                               "Same seed, same answer; default: a random one, shown at the end");
+  seed.check(fits_seed).group(group);
+  add_machine_options(command, options->machine);
+  command.footer("Examples:\n"
+                 "  kapitsa run smollm2\n"
+                 "  kapitsa run smollm2 \"Name three rivers.\"\n"
+                 "  kapitsa run smollm2 --seed 7 --temp 1 \"Write a haiku.\"\n"
+                 "  git diff | kapitsa run smollm2 -s \"Explain this change.\"\n"
+                 "  kapitsa run model.gguf --raw \"Once upon a time\" -n 100");
+  command.on_run([options, prompt, seed, &exit_code] {
+    if (seed.given()) options->chat.settings.sampling.seed = options->seed;
+    exit_code = run_command(*options, prompt.given());
   });
 }
 

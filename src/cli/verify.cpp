@@ -8,7 +8,6 @@
 #include "hub/catalog.h"
 #include "hub/sha256.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -108,21 +107,21 @@ int verify_command(const VerifyCommand& command) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, int& exit_code) {
+void add_verify(const Command& app, int& exit_code) {
   auto options = std::make_shared<VerifyCommand>();
-  CLI::App* command =
-      app.add_subcommand("verify", "Check that a model is whole and computed right here");
+  const Command command =
+      app.subcommand("verify", "Check that a model is whole and computed right here");
   command
-      ->add_option("MODEL", options->model,
-                   "Name as in 'kapitsa list', or path of a model file or folder")
-      ->required();
-  command->add_flag("--json", options->json, "The checks as one JSON object");
-  add_machine_options_without_context(*command, options->machine);
-  command->footer("Exit code 1 when a check fails.\n"
-                  "Examples:\n"
-                  "  kapitsa verify smollm2\n"
-                  "  kapitsa verify model.gguf --isa avx2");
-  command->callback([options, &exit_code] { exit_code = verify_command(*options); });
+      .option("MODEL", options->model,
+              "Name as in 'kapitsa list', or path of a model file or folder")
+      .required();
+  command.flag("--json", options->json, "The checks as one JSON object");
+  add_machine_options_without_context(command, options->machine);
+  command.footer("Exit code 1 when a check fails.\n"
+                 "Examples:\n"
+                 "  kapitsa verify smollm2\n"
+                 "  kapitsa verify model.gguf --isa avx2");
+  command.on_run([options, &exit_code] { exit_code = verify_command(*options); });
 }
 
 }  // namespace kapitsa::cli
