@@ -28,12 +28,16 @@ enum class Compute : uint8_t { fast, f32 };
 
 struct LoadOptions {
   std::filesystem::path model;  // a GGUF file (any shard of it)
-  std::string backend;          // "" chooses; "cpu", "ref"
-  int32_t context = 0;          // tokens of one sequence; 0: what the model was trained for, at
-                                // most 8192
-  int32_t max_sequences = 8;    // requests that run at once; more wait
-  int32_t threads = 0;          // CPU; 0: one per available core
-  std::string isa;              // CPU instruction set; "" is the best that the machine has
+  // Instead of `model`: one of synthetic_models() (kapitsa/synthetic.h) with random weights, and
+  // how many of its layers (0: all).
+  std::string synthetic;
+  int32_t synthetic_layers = 0;
+  std::string backend;        // "" chooses; "cpu", "ref"
+  int32_t context = 0;        // tokens of one sequence; 0: what the model was trained for, at
+                              // most 8192
+  int32_t max_sequences = 8;  // requests that run at once; more wait
+  int32_t threads = 0;        // CPU; 0: one per available core
+  std::string isa;            // CPU instruction set; "" is the best that the machine has
   Compute compute = Compute::fast;
   KvType kv_type = KvType::automatic;
   std::string chat_template;  // Jinja source that replaces the model's own; "" keeps it

@@ -11,8 +11,10 @@
 #include "cli/show.h"
 #include "hub/sha256.h"
 #include "kapitsa/inspect.h"
+#include "kapitsa/synthetic.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -26,6 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 struct BenchOptions {
   std::string model;
+  std::string synthetic;
+  int32_t layers = 0;
   MachineOptions machine;
   std::vector<int32_t> depths = {1024, 4096, 8192, 16384, 32768};
   int32_t n_decode = 64;
@@ -148,11 +152,21 @@ Status measure(Engine& engine, const BenchOptions& options, BenchReport& report)
   return {};
 }
 
+Result<LoadOptions> chosen_model(const BenchOptions& options) {
+  if (options.synthetic.empty()) {
+    KAPITSA_ASSIGN(const std::filesystem::path path,
+                   options.model.empty() ? default_model() : find_model(options.model));
+    return load_options(options.machine, path);
+  }
+  LoadOptions load = load_options(options.machine, {});
+  load.synthetic = options.synthetic;
+  load.synthetic_layers = options.layers;
+  return load;
+}
+
 Result<BenchReport> bench(const BenchOptions& options) {
   BenchReport report;
-  KAPITSA_ASSIGN(const std::filesystem::path path,
-                 options.model.empty() ? default_model() : find_model(options.model));
-  LoadOptions load = load_options(options.machine, path);
+  KAPITSA_ASSIGN(LoadOptions load, chosen_model(options));
   progress("reading the model");
   KAPITSA_ASSIGN(const FileReport file, inspect(load));
   if (!file.not_runnable.empty()) return Error{ErrorCode::unsupported, file.not_runnable};
@@ -168,9 +182,15 @@ Result<BenchReport> bench(const BenchOptions& options) {
   }
   report.machine = machine_info();
   report.n_threads = load.threads > 0 ? load.threads : report.machine.usable_cores;
-  report.model_path = path.string();
-  if (!options.json_path.empty()) report.model_sha256 = sha256_of(path);
+  report.model_path = file.path;
+  if (!options.json_path.empty() && load.synthetic.empty())
+    report.model_sha256 = sha256_of(load.model);
   report.flags = flags_text(options.machine);
+  if (!load.synthetic.empty()) {
+    report.flags +=
+        fmt::format("{}--synthetic {}", report.flags.empty() ? "" : " ", load.synthetic);
+    if (options.layers > 0) report.flags += fmt::format(" --layers {}", options.layers);
+  }
   KAPITSA_ASSIGN(const auto engine, Engine::load(load));
   report.model = engine->model();
   for (BenchCell& cell : report.cells)
@@ -207,6 +227,12 @@ void add_bench(const Command& app, int& exit_code) {
   command.option("MODEL", options->model,
                  "Name as in 'kapitsa list', or path of a model file or folder; default: "
                  "smollm2, or the first model that is there");
+  const Option synthetic = command.option(
+      "--synthetic", options->synthetic,
+      "Random weights in the shape of " + fmt::format("{}", fmt::join(synthetic_models(), ", ")));
+  command.option("--layers", options->layers, "Only the first layers of a synthetic model")
+      .range(int64_t{1}, int64_t{1000})
+      .needs(synthetic);
   command
       .option("-d,--depths", options->depths,
               "Tokens of context to measure at; default: 1024,4096,8192,16384,32768")
@@ -230,7 +256,8 @@ void add_bench(const Command& app, int& exit_code) {
                  "Examples:\n"
                  "  kapitsa bench\n"
                  "  kapitsa bench smollm2 -d 1024,4096 -r 10 --json bench.json\n"
-                 "  kapitsa bench model.gguf --threads 4");
+                 "  kapitsa bench model.gguf --threads 4\n"
+                 "  kapitsa bench --synthetic 35b --layers 4");
   command.on_run([options, &exit_code] { exit_code = bench_command(*options); });
 }
 

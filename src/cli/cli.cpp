@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
   add_verify(app, exit_code);
   add_bench(app, exit_code);
   add_doctor(app, exit_code);
+  add_synth(app, exit_code);
   add_completions(app, exit_code);
   try {
     const Application::Outcome outcome = application.run(argc, argv);

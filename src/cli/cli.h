@@ -25,6 +25,7 @@ void add_inspect(const Command& app, int& exit_code);
 void add_verify(const Command& app, int& exit_code);
 void add_bench(const Command& app, int& exit_code);
 void add_doctor(const Command& app, int& exit_code);
+void add_synth(const Command& app, int& exit_code);
 void add_completions(const Command& app, int& exit_code);
 
 // Prints "kapitsa: <message>" on stderr and returns kExitFailed.

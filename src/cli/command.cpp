@@ -97,6 +97,11 @@ Option& Option::excludes(const Option& other) {
   return *this;
 }
 
+Option& Option::needs(const Option& other) {
+  option_->needs(other.option_);
+  return *this;
+}
+
 bool Option::given() const {
   return option_->count() > 0;
 }

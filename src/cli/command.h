@@ -35,6 +35,7 @@ public:
   Option& separated_by(char separator);
   Option& one_value_each();
   Option& excludes(const Option& other);
+  Option& needs(const Option& other);
   // Whether the command line has it; known once it is parsed.
   bool given() const;
 

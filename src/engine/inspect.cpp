@@ -103,7 +103,7 @@ Status measure(const LoadOptions& options, const model::Model& model, FileReport
 
 Result<FileReport> inspect(const LoadOptions& options) {
   KAPITSA_TRY(engine::check_options(options));
-  KAPITSA_ASSIGN(const weights::Checkpoint file, weights::open_checkpoint(options.model));
+  KAPITSA_ASSIGN(const weights::Checkpoint file, engine::open_model(options, false));
   FileReport report;
   report.path = file.path().string();
   report.format = weights::to_string(file.format());
@@ -111,9 +111,8 @@ Result<FileReport> inspect(const LoadOptions& options) {
   report.architecture = architecture_of(file);
   for (const auto& [key, value] : file.metadata())
     report.metadata.emplace_back(key, weights::describe(value));
-  list_tensors(file, report);
-
   const auto model = model::load_model(file, {.kv_dtype = engine::kv_dtype(options.kv_type)});
+  list_tensors(file, report);  // a synthetic model has its tensors only now
   if (!model) {
     report.not_runnable = model.error().message;
     return report;

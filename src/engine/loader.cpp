@@ -1,6 +1,7 @@
 #include "engine/loader.h"
 
 #include "engine/scheduler.h"
+#include "engine/synthetic.h"
 #include "engine/traffic.h"
 #include "weights/open.h"
 
@@ -107,6 +108,12 @@ Status check_options(const LoadOptions& options) {
   return {};
 }
 
+Result<weights::Checkpoint> open_model(const LoadOptions& options, bool with_data) {
+  if (options.synthetic.empty()) return weights::open_checkpoint(options.model);
+  return synthetic_checkpoint(
+      {.name = options.synthetic, .n_layers = options.synthetic_layers, .with_data = with_data});
+}
+
 DType kv_dtype(KvType type) {
   switch (type) {
   case KvType::f32: return DType::f32;
@@ -149,7 +156,7 @@ Result<Loaded> load(const LoadOptions& options) {
   Loaded loaded;
 
   report("reading the file", 0.0);
-  KAPITSA_ASSIGN(weights::Checkpoint file, weights::open_checkpoint(options.model));
+  KAPITSA_ASSIGN(weights::Checkpoint file, open_model(options, true));
   loaded.file = std::make_unique<weights::Checkpoint>(std::move(file));
   KAPITSA_ASSIGN(model::Model model,
                  model::load_model(*loaded.file, {.kv_dtype = kv_dtype(options.kv_type)}));

@@ -28,6 +28,8 @@ struct Loaded {
 Result<Loaded> load(const LoadOptions& options);
 
 // The parts of load() that inspect() and verify() share.
+// with_data: whether a synthetic model gets its random weights, or zeros that take no memory.
+Result<weights::Checkpoint> open_model(const LoadOptions& options, bool with_data);
 Status check_options(const LoadOptions& options);
 DType kv_dtype(KvType type);
 // options.context, or the default for a model trained on `trained` tokens.

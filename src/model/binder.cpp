@@ -43,7 +43,7 @@ bool Binder::has(const TensorName& name) const {
 
 const weights::Tensor* Binder::find(const std::string& name, const std::vector<int64_t>& shape) {
   if (!status_) return nullptr;
-  const weights::Tensor* tensor = checkpoint_.find(name);
+  const weights::Tensor* tensor = checkpoint_.find_or_make(name, shape);
   if (tensor == nullptr) {
     fail(ErrorCode::corrupt_file,
          fmt::format("tensor '{}' is missing, expected with shape {}", name, shape_text(shape)));

@@ -105,6 +105,17 @@ const Tensor* Checkpoint::find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : found->second;
 }
 
+const Tensor* Checkpoint::find_or_make(std::string_view name,
+                                       const std::vector<int64_t>& shape) const {
+  const Tensor* found = find(name);
+  if (found != nullptr || !maker_) return found;
+  std::optional<Tensor> made = maker_(name, shape);
+  if (!made) return nullptr;
+  found = &tensors_.emplace_back(std::move(*made));
+  by_name_.emplace(found->name, found);
+  return found;
+}
+
 const Value* Checkpoint::value(std::string_view key) const {
   const auto found = metadata_.find(key);
   return found == metadata_.end() ? nullptr : &found->second;

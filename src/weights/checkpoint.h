@@ -15,6 +15,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -85,6 +86,9 @@ public:
   // In the order of the files. find() returns nullptr for an absent name.
   const std::deque<Tensor>& tensors() const { return tensors_; }
   const Tensor* find(std::string_view name) const;
+  // find(), but a checkpoint that has a maker makes the tensor that is missing, and has it from
+  // then on. Not for several threads at once.
+  const Tensor* find_or_make(std::string_view name, const std::vector<int64_t>& shape) const;
 
   // Keys of nested JSON are joined with '.': rope_parameters.rope_theta. A JSON null is absent.
   bool has(std::string_view key) const { return value(key) != nullptr; }
@@ -127,6 +131,11 @@ public:
   void keep(MappedFile file) { files_.push_back(std::move(file)); }
   bool set(std::string key, Value value);
   bool add(Tensor tensor);
+  // For checkpoints without a file: called for a name that is asked for and not there. The data of
+  // the tensor that it returns must live as long as the maker, which the checkpoint keeps.
+  using Maker = std::function<std::optional<Tensor>(std::string_view name,
+                                                    const std::vector<int64_t>& shape)>;
+  void set_maker(Maker maker) { maker_ = std::move(maker); }
 
 private:
   Error missing(std::string_view key, std::string_view expected) const;
@@ -136,8 +145,10 @@ private:
   std::filesystem::path path_;
   std::vector<MappedFile> files_;
   std::map<std::string, Value, std::less<>> metadata_;
-  std::deque<Tensor> tensors_;  // a deque, because by_name_ points into it
-  std::unordered_map<std::string_view, const Tensor*> by_name_;
+  // Mutable for find_or_make(), which changes nothing that a reader has seen.
+  mutable std::deque<Tensor> tensors_;  // a deque, because by_name_ points into it
+  mutable std::unordered_map<std::string_view, const Tensor*> by_name_;
+  Maker maker_;
 };
 
 }  // namespace kapitsa::weights

@@ -20,7 +20,7 @@ MODEL = str(TESTS / "golden" / "data" / "llama_f32.gguf")
 PROGRAM = ""
 HOME = ""
 DEADLINE = 120  # seconds that only a hang can reach
-COMMANDS = ["run", "pull", "list", "rm", "inspect", "verify", "bench", "doctor", "completions"]
+COMMANDS = ["run", "pull", "list", "rm", "inspect", "verify", "bench", "doctor", "synth", "completions"]
 
 
 def environment(**more):
