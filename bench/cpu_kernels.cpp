@@ -65,8 +65,8 @@ void measure(ThreadPool& pool, const Kernels& kernels, const Case& c, HugeBlock&
              double bandwidth) {
   constexpr int64_t kIn = 2048;
   constexpr int kMaxRows = 48;
-  const PanelLayout layout = panel_layout(c.format, kIn);
-  const int64_t n_tiles = block.size() / layout.bytes;
+  const int64_t one_panel = panel_bytes(c.format, kIn);
+  const int64_t n_tiles = block.size() / one_panel;
   std::vector<float> x(kIn);
   for (size_t i = 0; i < x.size(); ++i)
     x[i] = static_cast<float>(i % 37) - 18.0F;
@@ -106,7 +106,7 @@ void measure(ThreadPool& pool, const Kernels& kernels, const Case& c, HugeBlock&
       if (rows > 8) {
         fmt::print(" {:7.1f} GMAC/s |", n * 16 * kIn * rows / seconds * 1e-9);
       } else {
-        const double rate = n * static_cast<double>(layout.bytes) / seconds;
+        const double rate = n * static_cast<double>(one_panel) / seconds;
         fmt::print(" {:5.1f} ({:3.0f} %)", rate * 1e-9, 100 * rate / bandwidth);
       }
     }

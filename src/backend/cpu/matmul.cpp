@@ -41,13 +41,13 @@ Pointers pointers_of(const Context& c, const Worker& w) {
 // Panels of the range for all rows that `l` names, in chunks of rows that stay in the cache.
 void run_panels(const Context& c, const WeightView& weight, int64_t expert, PackedLinear l,
                 std::byte* scratch) {
-  const int64_t panel_bytes = panel_layout(l.format, l.k).bytes;
+  const int64_t one_panel = panel_bytes(l.format, l.k);
   const int64_t chunk = std::max<int64_t>(16, kChunkBytes / activation_layout(l.k).bytes / 16 * 16);
   const int64_t n_rows = l.n_rows;
   const uint8_t* const* x = l.x;
   float* const* out = l.out;
   if (weight.panels != nullptr) {
-    l.panels = weight.panels + expert * n_panels(*weight.source) * panel_bytes;
+    l.panels = weight.panels + expert * n_panels(*weight.source) * one_panel;
     for (int64_t r = 0; r < n_rows; r += chunk) {
       l.n_rows = std::min(chunk, n_rows - r);
       l.x = x + r;
@@ -102,7 +102,7 @@ int64_t input_bytes(int64_t max_rows, int64_t k) {
 int64_t project_bytes(const ProgramLimits& limits, const plan::Weight& weight) {
   const int64_t pointers = 2 * round_up(limits.max_rows * int64_t{sizeof(void*)}, kLine);
   const auto format = panel_format(weight);
-  const int64_t panel = format ? panel_layout(*format, weight.in).bytes : 0;
+  const int64_t panel = format ? panel_bytes(*format, weight.in) : 0;
   return kThreadInputBytes + pointers +
          std::max(panel, round_up(kDecodedRows * weight.in * 4, kLine));
 }

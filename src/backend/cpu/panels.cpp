@@ -15,11 +15,13 @@ namespace {
 class RowWriter {
 public:
   RowWriter(Format format, int64_t k, uint8_t* panel, int64_t row)
-      : traits_(traits(format)), layout_(panel_layout(format, k)), panel_(panel), row_(row) {}
+      : traits_(traits(format)), format_(format), k_(k), panel_(panel), row_(row) {}
 
   // Codes of run `run` of 32 k.
   void codes(int64_t run, const uint8_t* c) const {
-    uint8_t* to = panel_ + run * 64 * traits_.bits + 4 * row_;
+    const Chunk at = chunk_of(run * 32);
+    uint8_t* to =
+        at.start + at.layout.codes + (run * 32 - at.first) / 32 * 64 * traits_.bits + 4 * row_;
     uint32_t v[8];  // 4 codes each
     std::memcpy(v, c, sizeof v);
     if (traits_.bits == 8) {
@@ -55,15 +57,27 @@ public:
 
 private:
   static void put(uint8_t* to, uint16_t value) { std::memcpy(to, &value, 2); }
+  struct Chunk {
+    uint8_t* start;
+    int64_t first;  // k
+    ChunkLayout layout;
+  };
+  Chunk chunk_of(int64_t k) const {
+    const int64_t first = k / kChunkColumns * kChunkColumns;
+    return {panel_ + panel_bytes(format_, first), first,
+            chunk_layout(format_, std::min(kChunkColumns, k_ - first))};
+  }
   uint8_t* group_at(int64_t group) const {
-    return panel_ + layout_.scales + group * scale_bytes(traits_.scales);
+    const int64_t k = group * traits_.group;
+    const Chunk at = chunk_of(k);
+    return at.start + at.layout.scales +
+           (k - at.first) / traits_.group * scale_bytes(traits_.scales);
   }
-  uint8_t* super_at(int64_t block) const {
-    return panel_ + layout_.supers + block * super_bytes(traits_.scales);
-  }
+  uint8_t* super_at(int64_t block) const { return chunk_of(block * 256).start; }
 
   const PanelTraits& traits_;
-  PanelLayout layout_;
+  Format format_;
+  int64_t k_;
   uint8_t* panel_;
   int64_t row_;
 };
@@ -357,12 +371,12 @@ int64_t n_panels(const plan::Weight& weight) {
 }
 
 int64_t packed_bytes(const plan::Weight& weight, Format format) {
-  return weight.experts * n_panels(weight) * panel_layout(format, weight.in).bytes;
+  return weight.experts * n_panels(weight) * panel_bytes(format, weight.in);
 }
 
 void pack_panel(const plan::Weight& weight, Format format, int64_t expert, int64_t tile,
                 uint8_t* panel) {
-  std::memset(panel, 0, static_cast<size_t>(panel_layout(format, weight.in).bytes));
+  std::memset(panel, 0, static_cast<size_t>(panel_bytes(format, weight.in)));
   const std::byte* matrix = plan::matrix_bytes(weight, expert).data();
   const int64_t row_bytes = plan::row_bytes(weight);
   const int64_t first = tile * kPanelRows;

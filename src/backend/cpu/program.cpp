@@ -127,11 +127,11 @@ void CpuProgram::bind_weight(size_t index) {
   if (layout_.panels[index] >= 0) {
     auto* panels = reinterpret_cast<uint8_t*>(weight_block_.data() + layout_.panels[index]);
     const int64_t per_expert = n_panels(weight);
-    const int64_t panel_bytes = panel_layout(*view.format, weight.in).bytes;
+    const int64_t one_panel = panel_bytes(*view.format, weight.in);
     pool_->run([&](int thread, int n_threads) {
       const Range own = partition(weight.experts * per_expert, thread, n_threads);
       for (int64_t i = own.begin; i < own.end; ++i)
-        pack_panel(weight, *view.format, i / per_expert, i % per_expert, panels + i * panel_bytes);
+        pack_panel(weight, *view.format, i / per_expert, i % per_expert, panels + i * one_panel);
     });
     view.panels = panels;
   }

@@ -110,8 +110,8 @@ inline void add_half(const Bytes (&w)[4], const uint8_t* const* x, int64_t k0, i
 
 // One panel (kWidth rows of it, from `row`) times kRows rows of activations.
 template <Format kFormat, int kRows, int kPlanes>
-inline void panel_rows(const uint8_t* panel, const PanelLayout& p, const ActivationLayout& a,
-                       int64_t k, int64_t row, const uint8_t* const* x, Vec (&out)[kRows]) {
+inline void panel_rows(const uint8_t* panel, const ActivationLayout& a, int64_t k, int64_t row,
+                       const uint8_t* const* x, Vec (&out)[kRows]) {
   constexpr PanelTraits t = traits(kFormat);
   constexpr bool kSigned = is_signed(t);
   // Subtracted from every stored code: the format's own offset, and what dot<signed> leaves in.
@@ -119,12 +119,19 @@ inline void panel_rows(const uint8_t* panel, const PanelLayout& p, const Activat
   for (int r = 0; r < kRows; ++r)
     out[r] = Vec::zero();
   const uint8_t* codes = panel;
-  const uint8_t* scales = panel + p.scales;
+  const uint8_t* scales = panel;
+  const uint8_t* chunk = panel;
+  const uint8_t* ahead = panel;
   [[maybe_unused]] GroupScale super = {Vec::zero(), Vec::zero()};
   for (int64_t k0 = 0; k0 < k; k0 += 32) {
-    if constexpr (has_supers(t.scales)) {
-      if (k0 % 256 == 0)
-        super = load_super<t.scales>(panel + p.supers + k0 / 256 * super_bytes(t.scales), row);
+    if (k0 % kChunkColumns == 0) {
+      constexpr ChunkLayout kWhole = chunk_layout(kFormat, kChunkColumns);
+      const ChunkLayout layout = k - k0 < kChunkColumns ? chunk_layout(kFormat, k - k0) : kWhole;
+      if constexpr (has_supers(t.scales)) super = load_super<t.scales>(chunk, row);
+      scales = chunk + layout.scales;
+      codes = chunk + layout.codes;
+      ahead = chunk + kPrefetch;
+      chunk += layout.bytes;
     }
     Ints high_sum[kRows], low_sum[kRows];
     const auto start = [&](int64_t sums, int64_t index) {
@@ -151,9 +158,10 @@ inline void panel_rows(const uint8_t* panel, const PanelLayout& p, const Activat
       }
     };
     // The processor's own prefetch does not keep enough reads in flight beside this arithmetic.
-    for (int i = 0; i < t.bits; ++i)
-      __builtin_prefetch(codes + kPrefetch + 64 * i);
-    __builtin_prefetch(scales + kPrefetch);
+    constexpr int64_t kLines = (chunk_layout(kFormat, kChunkColumns).bytes / 8 + 63) / 64;
+    for (int i = 0; i < kLines; ++i)
+      __builtin_prefetch(ahead + 64 * i);
+    ahead += 64 * kLines;
     Bytes w[4];
     if constexpr (t.group == 32) start(a.sum32, k0 / 32);
     if constexpr (t.group == 16) start(a.sum16, k0 / 16);
@@ -172,13 +180,13 @@ inline void panel_rows(const uint8_t* panel, const PanelLayout& p, const Activat
 }
 
 template <Format kFormat, int kRows, int kPlanes>
-inline void packed_rows(const PackedLinear& l, const PanelLayout& p, const ActivationLayout& a,
-                        int64_t tile, int64_t first) {
-  const uint8_t* panel = l.panels + (tile - l.panels_tile) * p.bytes;
+inline void packed_rows(const PackedLinear& l, const ActivationLayout& a, int64_t tile,
+                        int64_t first) {
+  const uint8_t* panel = l.panels + (tile - l.panels_tile) * panel_bytes(kFormat, l.k);
   const int64_t n_valid = l.n_out - tile * kPanelRows;
   for (int64_t row = 0; row < kPanelRows; row += kWidth) {
     Vec out[kRows];
-    panel_rows<kFormat, kRows, kPlanes>(panel, p, a, l.k, row, l.x + first, out);
+    panel_rows<kFormat, kRows, kPlanes>(panel, a, l.k, row, l.x + first, out);
     const int64_t o = tile * kPanelRows + row;
     const int64_t n = n_valid - row < kWidth ? n_valid - row : kWidth;
     if (n <= 0) break;
@@ -203,17 +211,16 @@ inline void packed_rows(const PackedLinear& l, const PanelLayout& p, const Activ
 // All rows of a call for one panel after another; a panel stays in the cache meanwhile.
 template <Format kFormat, int kPlanes>
 void packed_linear_planes(const PackedLinear& l) {
-  const PanelLayout p = panel_layout(kFormat, l.k);
   const ActivationLayout a = activation_layout(l.k);
   for (int64_t tile = l.first_tile; tile < l.end_tile; ++tile) {
     int64_t r = 0;
     for (; r + kPackedRows <= l.n_rows; r += kPackedRows)
-      packed_rows<kFormat, kPackedRows, kPlanes>(l, p, a, tile, r);
+      packed_rows<kFormat, kPackedRows, kPlanes>(l, a, tile, r);
     for (; r + 4 <= l.n_rows; r += 4)
-      packed_rows<kFormat, 4, kPlanes>(l, p, a, tile, r);
+      packed_rows<kFormat, 4, kPlanes>(l, a, tile, r);
     for (; r + 2 <= l.n_rows; r += 2)
-      packed_rows<kFormat, 2, kPlanes>(l, p, a, tile, r);
-    if (r < l.n_rows) packed_rows<kFormat, 1, kPlanes>(l, p, a, tile, r);
+      packed_rows<kFormat, 2, kPlanes>(l, a, tile, r);
+    if (r < l.n_rows) packed_rows<kFormat, 1, kPlanes>(l, a, tile, r);
   }
 }
 

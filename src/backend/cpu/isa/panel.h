@@ -1,14 +1,14 @@
 // Panels: the layout of block-quantised weights that the integer kernels read, and of the
 // activations that they multiply with. A panel is 16 output rows over all of k, one linear run of
-// memory:
+// memory that is read from its start to its end. For each chunk of 256 k (the last may be shorter):
 //
+//   supers  16 f16 factors of the scales, then 16 of the mins (K formats)
+//   scales  for each group of 16 or 32 k: 16 scales, then 16 mins where the format has them
 //   codes   for each 32 k: 64 * bits bytes. A vector of 64 bytes holds 4 consecutive k of 16 rows:
 //           byte 4 * row + k % 4. Vector v (0..7) has k 4v..4v+3. Nibbles: load i (0..3) has vector
 //           2i in its low and 2i + 1 in its high nibbles. Then, 5 bits: 64 bytes, bit v of which is
 //           the fifth bit of vector v. 6 bits: two runs of 64 bytes, bits 2j and 2j + 1 of run h
 //           are the upper bits of vector 4h + j. 8 bits: the eight vectors, signed.
-//   scales  for each group of 16 or 32 k: 16 scales, then 16 mins where the format has them
-//   supers  for each 256 k: 16 f16 factors of the scales, then 16 of the mins (K formats)
 //
 // value = scale * (code - offset) + min, where code may go through a table of 16 signed values.
 // Plain constants only: included by the units that are compiled per instruction set.
@@ -103,19 +103,26 @@ constexpr int64_t super_bytes(Scales scales) {
 }
 
 inline constexpr int64_t kPanelRows = 16;
+inline constexpr int64_t kChunkColumns = 256;  // k
 
-// Byte offsets inside a panel of k columns (a multiple of 32, of 256 with supers), and its size.
-struct PanelLayout {
-  int64_t scales, supers, bytes;
+// Byte offsets inside a chunk of n k, and its size. n is a multiple of 32. Parts are rounded up to
+// cache lines, so that no vector of codes crosses one.
+struct ChunkLayout {
+  int64_t scales, codes, bytes;
 };
-constexpr PanelLayout panel_layout(Format format, int64_t k) {
+constexpr ChunkLayout chunk_layout(Format format, int64_t n) {
   const PanelTraits& t = traits(format);
-  PanelLayout layout = {};
-  layout.scales = k / 32 * 64 * t.bits;
-  layout.supers = layout.scales + k / t.group * scale_bytes(t.scales);
-  const int64_t end = layout.supers + k / 256 * super_bytes(t.scales);
-  layout.bytes = (end + 63) / 64 * 64;
+  ChunkLayout layout = {};
+  layout.scales = (super_bytes(t.scales) + 63) / 64 * 64;
+  layout.codes = layout.scales + (n / t.group * scale_bytes(t.scales) + 63) / 64 * 64;
+  layout.bytes = layout.codes + n / 32 * 64 * t.bits;
   return layout;
+}
+
+// The size of a panel of k columns (a multiple of 32, of 256 with supers).
+constexpr int64_t panel_bytes(Format format, int64_t k) {
+  const int64_t rest = k % kChunkColumns == 0 ? 0 : chunk_layout(format, k % kChunkColumns).bytes;
+  return k / kChunkColumns * chunk_layout(format, kChunkColumns).bytes + rest;
 }
 
 // A row of activations in whole numbers: x = scale * v for each 32 k, v = 128 * high + low with two
