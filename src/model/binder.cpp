@@ -24,10 +24,38 @@ void replace_first(std::string& text, int64_t number) {
   }
 }
 
+// What stands in place of "model." and before all other names. A multimodal model keeps its text
+// part below the first of these in transformers, below the second in MLX.
+struct Root {
+  std::string_view model;
+  std::string_view other;
+};
+constexpr Root kRoots[] = {{"model.language_model.", ""},
+                           {"language_model.model.", "language_model."}};
+
 }  // namespace
 
-std::string Binder::full_name(std::string_view pattern) const {
-  std::string full(pattern);
+std::string file_name(const weights::Checkpoint& file, const TensorName& name) {
+  if (file.format() == weights::Format::gguf) return std::string(name.gguf);
+  if (name.hf.empty()) return "";
+  constexpr std::string_view kModel = "model.";
+  for (const Root& root : kRoots) {
+    if (file.find(std::string(root.model) + "embed_tokens.weight") == nullptr) continue;
+    if (!name.hf.starts_with(kModel)) return std::string(root.other).append(name.hf);
+    return std::string(root.model).append(name.hf.substr(kModel.size()));
+  }
+  return std::string(name.hf);
+}
+
+std::string Binder::full_name(const TensorName& name) const {
+  constexpr std::string_view kLayers = "model.layers.";
+  std::string full;
+  if (mtp_ && name.hf.starts_with(kLayers)) {
+    const std::string own = "mtp.layers." + std::string(name.hf.substr(kLayers.size()));
+    full = file_name(checkpoint_, {name.gguf, own});
+  } else {
+    full = file_name(checkpoint_, name);
+  }
   replace_first(full, layer_);
   return full;
 }
@@ -37,7 +65,7 @@ void Binder::fail(ErrorCode code, const std::string& what) {
 }
 
 bool Binder::has(const TensorName& name) const {
-  const std::string full = full_name(is_gguf() ? name.gguf : name.hf);
+  const std::string full = full_name(name);
   return !full.empty() && checkpoint_.find(full) != nullptr;
 }
 
@@ -122,16 +150,46 @@ plan::WeightId Binder::add_matrix(const std::string& name, const std::vector<int
 }
 
 plan::WeightId Binder::matrix(const TensorName& name, int64_t out, int64_t in) {
-  return add_matrix(full_name(is_gguf() ? name.gguf : name.hf), {out, in});
+  return add_matrix(full_name(name), {out, in});
+}
+
+plan::WeightId Binder::add_experts(plan::Weight weight) {
+  model_.n_parameters += weight.experts * weight.out * weight.in;
+  return model_.plan.add_weight(std::move(weight));
 }
 
 plan::WeightId Binder::experts(const ExpertName& name, int64_t n_experts, int64_t out, int64_t in) {
-  if (is_gguf()) return add_matrix(full_name(name.gguf), {n_experts, out, in});
-  const std::string stacked = full_name(name.stacked);
-  if (checkpoint_.find(stacked) != nullptr) return add_matrix(stacked, {n_experts, out, in});
+  if (has(name.joined)) return joined_experts(name, n_experts, out, in);
+  if (is_gguf() || has(name.stacked)) {
+    return add_matrix(full_name(name.stacked), {n_experts, out, in});
+  }
+  return separate_experts(name, n_experts, out, in);
+}
 
+plan::WeightId Binder::joined_experts(const ExpertName& name, int64_t n_experts, int64_t out,
+                                      int64_t in) {
+  const std::string full = full_name(name.joined);
+  const weights::Tensor* tensor = find(full, {n_experts, name.n_parts * out, in});
+  if (tensor == nullptr) return {};
   plan::Weight weight;
-  weight.name = full_name(name.hf);
+  weight.name = fmt::format("{}, part {}", full, name.part);  // names of weights are unique
+  weight.dtype = tensor->dtype;
+  weight.experts = n_experts;
+  weight.out = out;
+  weight.in = in;
+  const size_t bytes = tensor->data.size() / static_cast<size_t>(name.n_parts * n_experts);
+  for (int64_t e = 0; e < n_experts; ++e) {
+    const auto place = static_cast<size_t>(e * name.n_parts + name.part);
+    weight.expert_data.push_back(tensor->data.subspan(place * bytes, bytes));
+  }
+  fill_scale(full, weight);
+  return status_ ? add_experts(std::move(weight)) : plan::WeightId{};
+}
+
+plan::WeightId Binder::separate_experts(const ExpertName& name, int64_t n_experts, int64_t out,
+                                        int64_t in) {
+  plan::Weight weight;
+  weight.name = full_name({"", name.single});
   weight.experts = n_experts;
   weight.out = out;
   weight.in = in;
@@ -149,12 +207,11 @@ plan::WeightId Binder::experts(const ExpertName& name, int64_t n_experts, int64_
     }
     weight.expert_data.push_back(tensor->data);
   }
-  model_.n_parameters += n_experts * out * in;
-  return model_.plan.add_weight(std::move(weight));
+  return add_experts(std::move(weight));
 }
 
 plan::WeightId Binder::vector(const TensorName& name, int64_t n) {
-  const weights::Tensor* tensor = find(full_name(is_gguf() ? name.gguf : name.hf), {n});
+  const weights::Tensor* tensor = find(full_name(name), {n});
   if (tensor == nullptr) return {};
   if (tensor->dtype != DType::f32) return derived(tensor->name, values(name, n));
   model_.n_parameters += n;
@@ -169,24 +226,50 @@ plan::WeightId Binder::optional_vector(const TensorName& name, int64_t n) {
   return has(name) ? vector(name, n) : plan::WeightId{};
 }
 
+plan::WeightId Binder::norm(const TensorName& name, int64_t n) {
+  if (norm_offset_ == 0.0F) return vector(name, n);
+  return mapped(name, n, [this](float weight) { return weight + norm_offset_; });
+}
+
+plan::WeightId Binder::row(const TensorName& name, int64_t n) {
+  const weights::Tensor* tensor = checkpoint_.find(full_name(name));
+  return tensor != nullptr && tensor->shape.size() == 1 ? vector(name, n) : matrix(name, 1, n);
+}
+
+plan::WeightId Binder::filter(const TensorName& name, int64_t channels, int64_t taps) {
+  const std::string full = full_name(name);
+  const std::vector<int64_t> mlx_shape = {channels, taps, 1};
+  std::vector<int64_t> shape = {channels, taps};
+  if (!is_gguf()) shape = {channels, 1, taps};
+  if (const auto* found = checkpoint_.find(full); found != nullptr && found->shape == mlx_shape) {
+    shape = mlx_shape;  // the same order in memory
+  }
+  const weights::Tensor* tensor = find(full, shape);
+  return tensor == nullptr ? plan::WeightId{} : derived(full, values_of(*tensor), channels);
+}
+
 std::vector<float> Binder::values(const TensorName& name, int64_t n) {
-  const weights::Tensor* tensor = find(full_name(is_gguf() ? name.gguf : name.hf), {n});
-  if (tensor == nullptr) return {};
-  std::vector<float> result(static_cast<size_t>(n));
-  if (const Status done = weights::dequantise(tensor->dtype, tensor->data, result); !done) {
-    fail(done.error().code, fmt::format("tensor '{}': {}", tensor->name, done.error().message));
+  const weights::Tensor* tensor = find(full_name(name), {n});
+  return tensor == nullptr ? std::vector<float>{} : values_of(*tensor);
+}
+
+std::vector<float> Binder::values_of(const weights::Tensor& tensor) {
+  std::vector<float> result(static_cast<size_t>(tensor.n_elements()));
+  if (const Status done = weights::dequantise(tensor.dtype, tensor.data, result); !done) {
+    fail(done.error().code, fmt::format("tensor '{}': {}", tensor.name, done.error().message));
     return {};
   }
   return result;
 }
 
-plan::WeightId Binder::derived(std::string name, std::vector<float> values) {
+plan::WeightId Binder::derived(std::string name, std::vector<float> values, int64_t out) {
   if (!status_) return {};
   model_.n_parameters += static_cast<int64_t>(values.size());
   const std::vector<float>& kept = model_.derived.emplace_back(std::move(values));
   plan::Weight weight;
   weight.name = std::move(name);
-  weight.in = static_cast<int64_t>(kept.size());
+  weight.out = out;
+  weight.in = static_cast<int64_t>(kept.size()) / out;
   weight.data = std::as_bytes(std::span(kept));
   return model_.plan.add_weight(std::move(weight));
 }

@@ -7,23 +7,31 @@
 #include "model/arch.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kapitsa::model {
 
 // A tensor's name in GGUF and in Hugging Face checkpoints (MLX keeps the latter). "{}" stands for
-// the layer. An empty name: the format does not have the tensor.
+// the layer. An empty name: the format does not have the tensor. Names of the Hugging Face kind are
+// those of a text model: model.*, lm_head.*; the files of multimodal models put more before them.
 struct TensorName {
   std::string_view gguf;
   std::string_view hf;
 };
 
-// The matrices of all experts of a layer: one stacked tensor in GGUF and MLX, one tensor per expert
-// (the second "{}") in Hugging Face checkpoints.
+// The name in this file, "{}" included; empty if the format does not have the tensor.
+std::string file_name(const weights::Checkpoint& file, const TensorName& name);
+
+// The matrices of all experts of a layer: one stacked tensor (GGUF, MLX), one tensor per expert
+// (the second "{}" of `single`, Hugging Face), or a part of the rows of each expert in a tensor
+// that joins gate and up.
 struct ExpertName {
-  std::string_view gguf;
-  std::string_view hf;
-  std::string_view stacked;
+  TensorName stacked;  // hf: as MLX names it
+  std::string_view single;
+  TensorName joined = {};
+  int32_t part = 0;
+  int32_t n_parts = 1;
 };
 
 class Binder {
@@ -32,7 +40,18 @@ public:
       : checkpoint_(checkpoint), model_(model) {}
 
   // The layer that "{}" stands for from now on.
-  void set_layer(int32_t layer) { layer_ = layer; }
+  void set_layer(int32_t layer) {
+    layer_ = layer;
+    mtp_ = false;
+  }
+  // From now on names of layers stand for those of a multi-token-prediction head: mtp.layers.* in
+  // Hugging Face checkpoints, the blocks after the trunk's in GGUF.
+  void set_mtp_layer(int32_t n_trunk_layers, int32_t layer) {
+    layer_ = is_gguf() ? n_trunk_layers + layer : layer;
+    mtp_ = true;
+  }
+  // Added to the weights of norms: 1 where a file stores them less one.
+  void set_norm_offset(float offset) { norm_offset_ = offset; }
 
   bool has(const TensorName& name) const;
 
@@ -44,20 +63,40 @@ public:
   // A vector of n values as f32: where it lies in the file if it is f32, else converted.
   plan::WeightId vector(const TensorName& name, int64_t n);
   plan::WeightId optional_vector(const TensorName& name, int64_t n);
+  // The weight of a norm, with the norm offset.
+  plan::WeightId norm(const TensorName& name, int64_t n);
+  // A matrix of one row: (1, n), or (n) in the file.
+  plan::WeightId row(const TensorName& name, int64_t n);
+  // The filter of a depthwise convolution as f32 (channels, taps): (channels, 1, taps) or
+  // (channels, taps, 1) in the file.
+  plan::WeightId filter(const TensorName& name, int64_t channels, int64_t taps);
 
   // A tensor's values as f32, for model files that compute with them. Empty after a failure.
   std::vector<float> values(const TensorName& name, int64_t n);
 
-  // A weight that the model file computed.
-  plan::WeightId derived(std::string name, std::vector<float> values);
+  // A vector of n values f(value), as f32.
+  template <typename Function>
+  plan::WeightId mapped(const TensorName& name, int64_t n, const Function& f) {
+    std::vector<float> result = values(name, n);
+    for (float& value : result)
+      value = f(value);
+    return derived(full_name(name), std::move(result));
+  }
+  // A weight that the model file computed, of `out` rows.
+  plan::WeightId derived(std::string name, std::vector<float> values, int64_t out = 1);
 
   const Status& status() const { return status_; }
 
 private:
   bool is_gguf() const { return checkpoint_.format() == weights::Format::gguf; }
-  std::string full_name(std::string_view pattern) const;
+  std::string full_name(const TensorName& name) const;
+  std::vector<float> values_of(const weights::Tensor& tensor);
   const weights::Tensor* find(const std::string& name, const std::vector<int64_t>& shape);
   plan::WeightId add_matrix(const std::string& name, const std::vector<int64_t>& shape);
+  plan::WeightId add_experts(plan::Weight weight);
+  plan::WeightId separate_experts(const ExpertName& name, int64_t n_experts, int64_t out,
+                                  int64_t in);
+  plan::WeightId joined_experts(const ExpertName& name, int64_t n_experts, int64_t out, int64_t in);
   // MLX: the matrix as codes, scales and biases. Returns false when it is not quantised so.
   bool fill_grouped(const std::string& name, plan::Weight& weight);
   // NVFP4 in GGUF: the companion tensor that multiplies the matrix.
@@ -67,6 +106,8 @@ private:
   const weights::Checkpoint& checkpoint_;
   Model& model_;
   int32_t layer_ = 0;
+  bool mtp_ = false;
+  float norm_offset_ = 0.0F;
   Status status_;
 };
 

@@ -44,6 +44,11 @@ int32_t ConfigReader::count_or(const Key& key, int64_t fallback, int64_t max) {
   });
 }
 
+int32_t ConfigReader::optional_count(const Key& key, int64_t max) {
+  return take<int32_t>(key, 0,
+                       [&](const std::string& full) { return file_.integer_or(full, 0, 0, max); });
+}
+
 float ConfigReader::number(const Key& key, double low, double high) {
   return take<float>(key, 0.0F,
                      [&](const std::string& full) { return file_.number(full, low, high); });
@@ -66,11 +71,26 @@ std::string ConfigReader::text_or(const Key& key, std::string_view fallback) {
   });
 }
 
+std::vector<std::string_view> ConfigReader::texts(const Key& key) {
+  return take<std::vector<std::string_view>>(
+      key, {}, [&](const std::string& full) { return file_.strings(full); });
+}
+
+std::vector<bool> ConfigReader::flags(const Key& key) {
+  return take<std::vector<bool>>(key, {},
+                                 [&](const std::string& full) { return file_.booleans(full); });
+}
+
 void ConfigReader::refuse(ErrorCode code, const Key& key, std::string_view expected,
                           std::string_view found) {
   if (!status_) return;
   status_ = Error{code, fmt::format("{}: {}: expected {}, found {}", file_.path().string(),
                                     name(key), expected, found)};
+}
+
+std::string text_config_prefix(const weights::Checkpoint& file) {
+  const bool nested = file.format() != weights::Format::gguf && file.has("text_config.hidden_size");
+  return nested ? "text_config." : "";
 }
 
 }  // namespace kapitsa::model

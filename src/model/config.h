@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kapitsa::model {
 
@@ -27,11 +28,15 @@ public:
   // A positive count of at most max.
   int32_t count(const Key& key, int64_t max);
   int32_t count_or(const Key& key, int64_t fallback, int64_t max);
+  // A count of what may not be there: 0 where the key is absent.
+  int32_t optional_count(const Key& key, int64_t max);
   // A number in low..high.
   float number(const Key& key, double low, double high);
   float number_or(const Key& key, double fallback, double low, double high);
   bool flag_or(const Key& key, bool fallback);
   std::string text_or(const Key& key, std::string_view fallback);
+  std::vector<std::string_view> texts(const Key& key);
+  std::vector<bool> flags(const Key& key);
   bool has(const Key& key) const;
 
   // Refuses the file: "<file>: <key>: expected <expected>, found <found>".
@@ -52,5 +57,8 @@ private:
   std::string hf_prefix_;
   Status status_;
 };
+
+// The hf_prefix of a file: "text_config." where config.json describes a multimodal model.
+std::string text_config_prefix(const weights::Checkpoint& file);
 
 }  // namespace kapitsa::model

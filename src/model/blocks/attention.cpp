@@ -1,11 +1,12 @@
 #include "model/blocks/attention.h"
 
+#include "model/blocks/decoder.h"
+
 #include <cmath>
 
 namespace kapitsa::model {
 namespace {
 
-constexpr TensorName kNorm = {"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight"};
 constexpr TensorName kQ = {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight"};
 constexpr TensorName kK = {"blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight"};
 constexpr TensorName kV = {"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight"};
@@ -47,18 +48,18 @@ AttentionConfig read_attention(ConfigReader& reader) {
 AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
                                 bool with_head_norms) {
   AttentionWeights w;
-  w.norm = binder.vector(kNorm, config.hidden);
-  w.q = binder.matrix(kQ, config.q_width(), config.hidden);
+  w.norm = binder.norm(kMixerNorm, config.hidden);
+  w.q = binder.matrix(kQ, config.q_rows(), config.hidden);
   w.k = binder.matrix(kK, config.kv_width(), config.hidden);
   w.v = binder.matrix(kV, config.kv_width(), config.hidden);
   w.o = binder.matrix(kO, config.hidden, config.q_width());
-  w.q_bias = binder.optional_vector(kQBias, config.q_width());
+  w.q_bias = binder.optional_vector(kQBias, config.q_rows());
   w.k_bias = binder.optional_vector(kKBias, config.kv_width());
   w.v_bias = binder.optional_vector(kVBias, config.kv_width());
   w.o_bias = binder.optional_vector(kOBias, config.hidden);
   if (with_head_norms) {
-    w.q_norm = binder.vector(kQNorm, config.head_dim);
-    w.k_norm = binder.vector(kKNorm, config.head_dim);
+    w.q_norm = binder.norm(kQNorm, config.head_dim);
+    w.k_norm = binder.norm(kKNorm, config.head_dim);
   }
   return w;
 }
@@ -66,7 +67,7 @@ AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
 AttentionRecorder::AttentionRecorder(plan::Plan& plan, const AttentionConfig& config,
                                      plan::Rope rope, DType kv_dtype, plan::BufferId x)
     : plan_(plan), config_(config), rope_(std::move(rope)), kv_dtype_(kv_dtype), x_(x) {
-  q_ = plan.add_buffer({.name = "q", .width = config.q_width()});
+  q_ = plan.add_buffer({.name = "q", .width = config.q_rows()});
   k_ = plan.add_buffer({.name = "k", .width = config.kv_width()});
   v_ = plan.add_buffer({.name = "v", .width = config.kv_width()});
   out_ = plan.add_buffer({.name = "attention", .width = config.q_width()});
@@ -81,7 +82,9 @@ void AttentionRecorder::record(const AttentionWeights& w, int32_t layer) {
       plan_.add_state({.name = "k." + at, .dtype = kv_dtype_, .width = config_.kv_width()});
   const auto v_cache =
       plan_.add_state({.name = "v." + at, .dtype = kv_dtype_, .width = config_.kv_width()});
-  const plan::Heads q = plan_.heads(q_, config_.n_heads);
+  const int32_t stride = config_.q_rows() / config_.n_heads;
+  const plan::Heads q = {q_, config_.n_heads, config_.head_dim, stride, 0};
+  const plan::Heads gate = {q_, config_.n_heads, config_.head_dim, stride, config_.head_dim};
   const plan::Heads k = plan_.heads(k_, config_.n_kv_heads);
   const plan::Heads v = plan_.heads(v_, config_.n_kv_heads);
 
@@ -107,7 +110,8 @@ void AttentionRecorder::record(const AttentionWeights& w, int32_t layer) {
                                  .n_kv_heads = config_.n_kv_heads,
                                  .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
                                  .window = config_.window,
-                                 .out = plan_.heads(out_, config_.n_heads)}},
+                                 .out = plan_.heads(out_, config_.n_heads)},
+                      .gate = config_.output_gate ? gate : plan::Heads{}},
       at + ".attention");
   plan_.add(plan::LinearAdd{.in = out_, .weight = w.o, .bias = w.o_bias, .residual = {.out = x_}},
             at + ".attention_out");

@@ -14,14 +14,18 @@ struct AttentionConfig {
   int32_t head_dim = 0;
   float norm_eps = 0.0F;
   int32_t window = 0;  // > 0: each token sees the last `window` positions only
+  // Gated attention (Qiu et al., arXiv 2505.06708): W_q gives [q | gate] of each head, and the
+  // heads' results are multiplied by sigmoid(gate).
+  bool output_gate = false;
 
   int32_t q_width() const { return n_heads * head_dim; }
   int32_t kv_width() const { return n_kv_heads * head_dim; }
+  int32_t q_rows() const { return output_gate ? 2 * q_width() : q_width(); }
 };
 
 struct AttentionWeights {
   plan::WeightId norm;        // (hidden)
-  plan::WeightId q, k, v, o;  // (q_width, hidden), (kv_width, hidden) x 2, (hidden, q_width)
+  plan::WeightId q, k, v, o;  // (q_rows, hidden), (kv_width, hidden) x 2, (hidden, q_width)
   plan::WeightId q_bias, k_bias, v_bias, o_bias;  // optional
   plan::WeightId q_norm, k_norm;                  // optional (head_dim)
 };
@@ -50,7 +54,8 @@ private:
   plan::Rope rope_;
   DType kv_dtype_;
   plan::BufferId x_;
-  plan::BufferId q_, k_, v_, out_;  // (rows, heads, head_dim)
+  plan::BufferId q_;            // (rows, heads, head_dim), with gate (rows, heads, 2, head_dim)
+  plan::BufferId k_, v_, out_;  // (rows, heads, head_dim)
 };
 
 }  // namespace kapitsa::model

@@ -6,8 +6,6 @@ namespace {
 constexpr TensorName kEmbedding = {"token_embd.weight", "model.embed_tokens.weight"};
 constexpr TensorName kOutputNorm = {"output_norm.weight", "model.norm.weight"};
 constexpr TensorName kOutput = {"output.weight", "lm_head.weight"};
-constexpr TensorName kMlpNorm = {"blk.{}.ffn_norm.weight",
-                                 "model.layers.{}.post_attention_layernorm.weight"};
 constexpr TensorName kGate = {"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight"};
 constexpr TensorName kUp = {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight"};
 constexpr TensorName kDown = {"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"};
@@ -17,17 +15,24 @@ constexpr int64_t kMaxVocab = 1 << 24;
 }  // namespace
 
 DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
+  constexpr Key kMtpLayers = {"nextn_predict_layers", "mtp_num_hidden_layers"};
   DecoderConfig config;
   config.n_layers = reader.count({"block_count", "num_hidden_layers"}, 1000);
+  config.n_mtp_layers = reader.optional_count(kMtpLayers, 16);
+  if (reader.is_gguf()) {
+    config.n_layers -= config.n_mtp_layers;
+    if (config.n_layers < 1) {
+      reader.refuse(ErrorCode::corrupt_file, kMtpLayers, "fewer layers than block_count",
+                    std::to_string(config.n_mtp_layers));
+    }
+  }
   config.context = reader.count({"context_length", "max_position_embeddings"}, 1 << 28);
   config.may_be_tied = reader.flag_or({"", "tie_word_embeddings"}, true);
-  const bool gguf = reader.is_gguf();
-  const std::string_view name = gguf ? kEmbedding.gguf : kEmbedding.hf;
+  const std::string name = file_name(reader.file(), kEmbedding);
   const weights::Tensor* table = reader.file().find(name);
   if (table == nullptr || table->shape.size() != 2 || table->shape[0] > kMaxVocab) {
     reader.refuse(ErrorCode::corrupt_file, {"embedding_length", "hidden_size"},
-                  "a tensor " + std::string(name) + " of (vocabulary, " + std::to_string(hidden) +
-                      ")",
+                  "a tensor " + name + " of (vocabulary, " + std::to_string(hidden) + ")",
                   "another or none");
     return config;
   }
@@ -38,7 +43,7 @@ DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
 DecoderWeights bind_decoder(Binder& binder, const DecoderConfig& config, int32_t hidden) {
   DecoderWeights w;
   w.embedding = binder.matrix(kEmbedding, config.n_vocab, hidden);
-  w.output_norm = binder.vector(kOutputNorm, hidden);
+  w.output_norm = binder.norm(kOutputNorm, hidden);
   const bool tied = config.may_be_tied && !binder.has(kOutput);
   w.output = tied ? w.embedding : binder.matrix(kOutput, config.n_vocab, hidden);
   return w;
@@ -65,12 +70,8 @@ void end_decoder(plan::Plan& plan, const DecoderConfig& config, const DecoderWei
            "head");
 }
 
-plan::WeightId bind_mlp_norm(Binder& binder, int32_t hidden) {
-  return binder.vector(kMlpNorm, hidden);
-}
-
-MlpWeights bind_mlp(Binder& binder, int32_t hidden, int32_t width) {
-  return {.norm = bind_mlp_norm(binder, hidden),
+MlpWeights bind_mlp(Binder& binder, int32_t hidden, int32_t width, const TensorName& norm) {
+  return {.norm = binder.norm(norm, hidden),
           .gate = binder.matrix(kGate, width, hidden),
           .up = binder.matrix(kUp, width, hidden),
           .down = binder.matrix(kDown, hidden, width)};

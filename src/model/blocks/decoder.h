@@ -7,8 +7,17 @@
 
 namespace kapitsa::model {
 
+// The pre-norms of a layer's halves, whatever the halves are. GGUF names the second one by its
+// place in some models.
+inline constexpr TensorName kMixerNorm = {"blk.{}.attn_norm.weight",
+                                          "model.layers.{}.input_layernorm.weight"};
+inline constexpr TensorName kMlpNorm = {"blk.{}.ffn_norm.weight",
+                                        "model.layers.{}.post_attention_layernorm.weight"};
+inline constexpr TensorName kPostAttentionNorm = {"blk.{}.post_attention_norm.weight", kMlpNorm.hf};
+
 struct DecoderConfig {
-  int32_t n_layers = 0;
+  int32_t n_layers = 0;  // of the trunk: GGUF counts multi-token-prediction layers among the blocks
+  int32_t n_mtp_layers = 0;
   int32_t n_vocab = 0;
   int32_t context = 0;      // tokens
   bool may_be_tied = true;  // without an output matrix, the embedding serves as one
@@ -34,12 +43,10 @@ struct MlpWeights {
   plan::WeightId norm;            // (hidden)
   plan::WeightId gate, up, down;  // (width, hidden) x 2, (hidden, width)
 };
-MlpWeights bind_mlp(Binder& binder, int32_t hidden, int32_t width);
+MlpWeights bind_mlp(Binder& binder, int32_t hidden, int32_t width,
+                    const TensorName& norm = kMlpNorm);
 // x += W_down (silu(W_gate n(x)) * W_up n(x))
 void record_mlp(plan::Plan& plan, const MlpWeights& weights, plan::BufferId x, float norm_eps,
                 int32_t layer);
-
-// The pre-norm of a layer's second half; the MoE layers use it too.
-plan::WeightId bind_mlp_norm(Binder& binder, int32_t hidden);
 
 }  // namespace kapitsa::model

@@ -1,20 +1,35 @@
 #include "model/blocks/experts.h"
 
-#include "model/blocks/decoder.h"
-
 namespace kapitsa::model {
 namespace {
 
 constexpr TensorName kRouter = {"blk.{}.ffn_gate_inp.weight", "model.layers.{}.mlp.gate.weight"};
-constexpr ExpertName kGate = {"blk.{}.ffn_gate_exps.weight",
-                              "model.layers.{}.mlp.experts.{}.gate_proj.weight",
-                              "model.layers.{}.mlp.switch_mlp.gate_proj.weight"};
-constexpr ExpertName kUp = {"blk.{}.ffn_up_exps.weight",
-                            "model.layers.{}.mlp.experts.{}.up_proj.weight",
-                            "model.layers.{}.mlp.switch_mlp.up_proj.weight"};
-constexpr ExpertName kDown = {"blk.{}.ffn_down_exps.weight",
-                              "model.layers.{}.mlp.experts.{}.down_proj.weight",
-                              "model.layers.{}.mlp.switch_mlp.down_proj.weight"};
+constexpr TensorName kJoined = {"blk.{}.ffn_gate_up_exps.weight",
+                                "model.layers.{}.mlp.experts.gate_up_proj"};
+constexpr ExpertName kGate = {
+    .stacked = {"blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.switch_mlp.gate_proj.weight"},
+    .single = "model.layers.{}.mlp.experts.{}.gate_proj.weight",
+    .joined = kJoined,
+    .part = 0,
+    .n_parts = 2};
+constexpr ExpertName kUp = {
+    .stacked = {"blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.switch_mlp.up_proj.weight"},
+    .single = "model.layers.{}.mlp.experts.{}.up_proj.weight",
+    .joined = kJoined,
+    .part = 1,
+    .n_parts = 2};
+constexpr ExpertName kDown = {
+    .stacked = {"blk.{}.ffn_down_exps.weight", "model.layers.{}.mlp.switch_mlp.down_proj.weight"},
+    .single = "model.layers.{}.mlp.experts.{}.down_proj.weight",
+    .joined = {"", "model.layers.{}.mlp.experts.down_proj"}};
+constexpr TensorName kSharedGate = {"blk.{}.ffn_gate_shexp.weight",
+                                    "model.layers.{}.mlp.shared_expert.gate_proj.weight"};
+constexpr TensorName kSharedUp = {"blk.{}.ffn_up_shexp.weight",
+                                  "model.layers.{}.mlp.shared_expert.up_proj.weight"};
+constexpr TensorName kSharedDown = {"blk.{}.ffn_down_shexp.weight",
+                                    "model.layers.{}.mlp.shared_expert.down_proj.weight"};
+constexpr TensorName kSharedMix = {"blk.{}.ffn_gate_inp_shexp.weight",
+                                   "model.layers.{}.mlp.shared_expert_gate.weight"};
 
 }  // namespace
 
@@ -33,11 +48,18 @@ ExpertsConfig read_experts(ConfigReader& reader, int32_t hidden) {
 
 ExpertsWeights bind_experts(Binder& binder, const ExpertsConfig& config) {
   const int64_t n = config.router.n_experts;
-  return {.norm = bind_mlp_norm(binder, config.hidden),
-          .router = binder.matrix(kRouter, n, config.hidden),
-          .gate = binder.experts(kGate, n, config.width, config.hidden),
-          .up = binder.experts(kUp, n, config.width, config.hidden),
-          .down = binder.experts(kDown, n, config.hidden, config.width)};
+  ExpertsWeights w = {.norm = binder.norm(config.norm, config.hidden),
+                      .router = binder.matrix(kRouter, n, config.hidden),
+                      .gate = binder.experts(kGate, n, config.width, config.hidden),
+                      .up = binder.experts(kUp, n, config.width, config.hidden),
+                      .down = binder.experts(kDown, n, config.hidden, config.width)};
+  if (config.shared_width > 0) {
+    w.shared_gate = binder.matrix(kSharedGate, config.shared_width, config.hidden);
+    w.shared_up = binder.matrix(kSharedUp, config.shared_width, config.hidden);
+    w.shared_down = binder.matrix(kSharedDown, config.hidden, config.shared_width);
+    w.shared_mix = binder.row(kSharedMix, config.hidden);
+  }
+  return w;
 }
 
 ExpertsRecorder::ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, plan::BufferId x,
@@ -47,11 +69,21 @@ ExpertsRecorder::ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, 
   ids_ = plan.add_buffer({.name = "expert_ids", .dtype = DType::i32, .width = top_k});
   weights_ = plan.add_buffer({.name = "expert_weights", .width = top_k});
   inner_ = plan.add_buffer({.name = "expert_inner", .width = top_k * config.width});
+  if (config.shared_width > 0) {
+    shared_inner_ = plan.add_buffer({.name = "shared_inner", .width = config.shared_width});
+    shared_mix_ = plan.add_buffer({.name = "shared_mix", .width = 1});
+  }
 }
 
 void ExpertsRecorder::record(const ExpertsWeights& w, int32_t layer) {
   const std::string at = std::to_string(layer);
   const plan::Norm norm = {true, w.norm, norm_eps_};
+  const plan::SharedExpert shared = {.gate = w.shared_gate,
+                                     .up = w.shared_up,
+                                     .down = w.shared_down,
+                                     .mix = w.shared_mix,
+                                     .inner = shared_inner_,
+                                     .mix_logit = shared_mix_};
   plan_.add(plan::Route{.x = x_,
                         .norm = norm,
                         .weight = w.router,
@@ -59,14 +91,19 @@ void ExpertsRecorder::record(const ExpertsWeights& w, int32_t layer) {
                         .ids = ids_,
                         .weights = weights_},
             at + ".route");
-  plan_.add(
-      plan::ExpertsUp{
-          .x = x_, .norm = norm, .gate = w.gate, .up = w.up, .ids = ids_, .inner = inner_},
-      at + ".experts_up");
+  plan_.add(plan::ExpertsUp{.x = x_,
+                            .norm = norm,
+                            .gate = w.gate,
+                            .up = w.up,
+                            .ids = ids_,
+                            .inner = inner_,
+                            .shared = shared},
+            at + ".experts_up");
   plan_.add(plan::ExpertsDown{.inner = inner_,
                               .down = w.down,
                               .ids = ids_,
                               .weights = weights_,
+                              .shared = shared,
                               .residual = {.out = x_}},
             at + ".experts_down");
 }

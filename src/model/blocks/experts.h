@@ -1,21 +1,32 @@
-// Routed SwiGLU experts in place of the MLP: router, top-k, weighted sum in rank order.
+// Routed SwiGLU experts in place of the MLP: router, top-k, weighted sum in rank order, and beside
+// them an optional shared expert that every token takes, by a gate of its own.
 #pragma once
 
 #include "model/binder.h"
+#include "model/blocks/decoder.h"
 #include "model/config.h"
 
 namespace kapitsa::model {
 
 struct ExpertsConfig {
   int32_t hidden = 0;
-  int32_t width = 0;  // of one expert
+  int32_t width = 0;         // of one expert
+  int32_t shared_width = 0;  // of the shared expert; 0: there is none
+  TensorName norm = kMlpNorm;
   plan::Router router;
 };
+
+// The key of shared_width.
+inline constexpr Key kSharedWidth = {"expert_shared_feed_forward_length",
+                                     "shared_expert_intermediate_size"};
 
 struct ExpertsWeights {
   plan::WeightId norm;            // (hidden)
   plan::WeightId router;          // (n_experts, hidden)
   plan::WeightId gate, up, down;  // (n_experts, width, hidden) x 2, (n_experts, hidden, width)
+  plan::WeightId shared_gate, shared_up;  // optional (shared_width, hidden)
+  plan::WeightId shared_down;             // optional (hidden, shared_width)
+  plan::WeightId shared_mix;              // optional (1, hidden)
 };
 
 // Sizes and their keys: expert_count, expert_used_count, expert_feed_forward_length.
@@ -27,7 +38,8 @@ class ExpertsRecorder {
 public:
   ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, plan::BufferId x, float norm_eps);
 
-  // x += sum over the chosen experts e of weight_e W_down,e (silu(W_gate,e n(x)) * W_up,e n(x))
+  // x += sum over the chosen experts e of weight_e E_e(n(x)) + sigmoid(mix . n(x)) E_shared(n(x)),
+  // E(y) = W_down (silu(W_gate y) * W_up y)
   void record(const ExpertsWeights& weights, int32_t layer);
 
 private:
@@ -37,6 +49,8 @@ private:
   float norm_eps_;
   plan::BufferId ids_, weights_;  // (rows, top_k)
   plan::BufferId inner_;          // (rows, top_k * width)
+  plan::BufferId shared_inner_;   // (rows, shared_width)
+  plan::BufferId shared_mix_;     // (rows, 1)
 };
 
 }  // namespace kapitsa::model

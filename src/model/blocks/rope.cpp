@@ -112,13 +112,15 @@ plan::Rope make_rope(const RopeConfig& config, plan::RopePairs pairs) {
   return rope;
 }
 
-RopeConfig read_rope(ConfigReader& reader, int32_t head_dim) {
+RopeConfig read_rope(ConfigReader& reader, int32_t head_dim, double share) {
   RopeConfig config;
   if (reader.is_gguf()) {
-    config.dims = reader.count_or({"rope.dimension_count", ""}, head_dim, head_dim);
+    const auto dims = static_cast<int32_t>(head_dim * share);
+    config.dims = reader.count_or({"rope.dimension_count", ""}, std::max(dims, 1), head_dim);
     read_gguf_scaling(reader, config);
   } else {
-    const double share = reader.number_or({"", "partial_rotary_factor"}, 1.0, 0.0, 1.0);
+    for (const char* key : {"partial_rotary_factor", "rope_parameters.partial_rotary_factor"})
+      share = static_cast<double>(reader.number_or({"", key}, share, 0.0, 1.0));
     config.dims = static_cast<int32_t>(head_dim * share);
     read_hf_scaling(reader, config);
   }
