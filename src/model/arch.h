@@ -17,6 +17,7 @@ namespace kapitsa::model {
 
 struct RecordOptions {
   DType kv_dtype = DType::f16;  // of cached keys and values
+  bool mtp = false;             // also the multi-token-prediction head, where the file has one
 };
 
 // A checkpoint turned into a Plan. The Plan's weights point into the Checkpoint and into `derived`;

@@ -34,6 +34,14 @@ constexpr GoldenCase kCases[] = {
     {"qwen3_moe_bf16.gguf", "qwen3_moe_hf.golden.gguf"},
     {"qwen3_moe_hf", "qwen3_moe_hf.golden.gguf"},
     {"qwen3_moe_mlx", "qwen3_moe_mlx.golden.gguf"},
+    {"qwen3_5_bf16.gguf", "qwen3_5_hf.golden.gguf"},
+    {"qwen3_5_hf", "qwen3_5_hf.golden.gguf"},
+    {"qwen3_5_mlx", "qwen3_5_mlx.golden.gguf"},
+    {"qwen3_5_moe_bf16.gguf", "qwen3_5_moe_hf.golden.gguf"},
+    {"qwen3_5_moe_hf", "qwen3_5_moe_hf.golden.gguf"},
+    {"qwen3_5_moe_mlx", "qwen3_5_moe_mlx.golden.gguf"},
+    {"qwen3_next_bf16.gguf", "qwen3_next_hf.golden.gguf"},
+    {"qwen3_next_hf", "qwen3_next_hf.golden.gguf"},
 };
 
 class ModelGolden : public testing::TestWithParam<std::tuple<GoldenCase, const char*>> {
@@ -109,6 +117,44 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, ModelGolden,
                            const std::string format = path.has_extension() ? "_gguf" : "";
                            return path.stem().string() + format + "_on_" + std::get<1>(param.param);
                          });
+
+// A multi-token-prediction head right after the trunk: row r of its pass has the token after that
+// of row r of the trunk's pass. It has a cache of its own, here that of another sequence.
+class HeadGolden : public testing::TestWithParam<GoldenCase> {};
+
+TEST_P(HeadGolden, head_after_the_trunk) {
+  const auto file = read_test_checkpoint(golden_path(GetParam().checkpoint));
+  const auto golden = read_test_checkpoint(golden_path(GetParam().golden));
+  const std::vector<int32_t> all = integers(golden, "tokens");
+  const std::span<const int32_t> tokens = all;
+  const std::vector<float> expected = floats(golden, "mtp.logits");
+  const auto model = model::load_model(file, {.kv_dtype = DType::f32, .mtp = true});
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  const Status valid = plan::validate(model->plan);
+  ASSERT_TRUE(valid.ok()) << valid.error().message;
+  ASSERT_EQ(model->plan.routines().size(), 2U);
+  auto device = backend::open_device("ref", {});
+  ASSERT_TRUE(device.ok()) << device.error().message;
+  auto runner = PlanRunner::open(**device, model->plan);
+  ASSERT_TRUE(runner.ok()) << runner.error().message;
+  ASSERT_TRUE(runner->prefill(0, tokens.first(tokens.size() - 1)).ok());
+  runner->set_routine(1);
+  ASSERT_TRUE(runner->prefill(1, tokens.subspan(1)).ok());
+  const auto logits = runner->read(model->plan.logits);
+  ASSERT_TRUE(logits.ok()) << logits.error().message;
+  EXPECT_LT(relative_error(std::span(*logits).last(expected.size()), expected), kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoints, HeadGolden,
+    testing::Values(GoldenCase{"qwen3_5_bf16.gguf", "qwen3_5_hf.golden.gguf"},
+                    GoldenCase{"qwen3_5_hf", "qwen3_5_hf.golden.gguf"},
+                    GoldenCase{"qwen3_5_moe_bf16.gguf", "qwen3_5_moe_hf.golden.gguf"},
+                    GoldenCase{"qwen3_5_moe_hf", "qwen3_5_moe_hf.golden.gguf"}),
+    [](const auto& param) {
+      const std::filesystem::path path = param.param.checkpoint;
+      return path.stem().string() + (path.has_extension() ? "_gguf" : "");
+    });
 
 }  // namespace
 }  // namespace kapitsa::test

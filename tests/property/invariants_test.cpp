@@ -24,6 +24,9 @@ constexpr ModelCase kModels[] = {
     {"llama_bias", "llama_untied_bias.gguf"},
     {"qwen3", "qwen3_bf16.gguf"},
     {"qwen3_moe", "qwen3_moe_bf16.gguf"},
+    {"qwen3_5", "qwen3_5_bf16.gguf"},
+    {"qwen3_5_moe", "qwen3_5_moe_bf16.gguf"},
+    {"qwen3_next", "qwen3_next_bf16.gguf"},
 };
 
 struct DeviceCase {
@@ -60,9 +63,17 @@ protected:
     model_.emplace(std::move(*model));
     random_.seed(7);
     const DeviceCase& device_case = std::get<1>(GetParam());
-    if (*device_case.isa != '\0' &&
-        !backend::open_device(device_case.backend, {.force_isa = device_case.isa})) {
+    const auto device = backend::open_device(device_case.backend, {.force_isa = device_case.isa});
+    if (*device_case.isa != '\0' && !device) {
       GTEST_SKIP() << "this machine has no " << device_case.isa;
+    }
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    const auto lowered = plan::lower(model_->plan, [&](const plan::Plan& plan, const plan::Op& op) {
+      return (*device)->supports(plan, op);
+    });
+    // A backend may lack an op, but not the reference.
+    if (!lowered && std::string_view(device_case.backend) != "ref") {
+      GTEST_SKIP() << lowered.error().message;
     }
   }
 

@@ -40,6 +40,9 @@ public:
   // at the start of the sequence's next pass, or now with `flush`.
   Status accept(int32_t sequence, const std::vector<int32_t>& path, bool flush = false);
 
+  // The routine of the passes from now on.
+  void set_routine(int32_t routine) { options_.routine = routine; }
+
   // All rows of a readable buffer after the last pass, (rows, width).
   Result<std::vector<float>> read(plan::BufferId buffer);
   // Logits of one row of the last pass.

@@ -132,6 +132,8 @@ def make_model(config, state, dtype):
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
     frequencies = model.model.rotary_emb.inv_freq.double()
     model = model.eval().to(dtype)
-    if dtype == torch.float64:
+    if dtype == torch.float64 and hasattr(model.config, "linear_num_key_heads"):
+        exact.make_double(model)
+    elif dtype == torch.float64:
         exact.make_exact(model, frequencies)
     return model

@@ -5,7 +5,9 @@ norms, rope angles, router), the recording of logits, hidden states and greedy a
 It knows no file format of checkpoints and shares no code with the engine.
 """
 
+import contextlib
 import hashlib
+import sys
 import types
 
 import gguf
@@ -53,6 +55,37 @@ def make_exact(model, frequencies):
         return angles.cos(), angles.sin()
 
     model.model.rotary_emb.forward = rotary
+
+
+class _DoubleTorch:
+    """The torch module with float64 under the names of float32."""
+
+    float = float32 = torch.float64
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@contextlib.contextmanager
+def double_precision(module):
+    """The code of a Python module asks for float32 and gets float64."""
+    convert = torch.Tensor.float
+    module.torch, torch.Tensor.float = _DoubleTorch(), torch.Tensor.double
+    try:
+        yield
+    finally:
+        module.torch, torch.Tensor.float = torch, convert
+
+
+def make_double(model):
+    """As make_exact, for models whose code has too many float32 parts to replace: it runs as it is, in float64."""
+    module, forward = sys.modules[type(model).__module__], model.forward
+
+    def double_forward(*args, **kwargs):
+        with double_precision(module):
+            return forward(*args, **kwargs)
+
+    model.forward = double_forward
 
 
 @torch.no_grad()
@@ -111,8 +144,11 @@ def write_golden(path, metadata, tensors):
     writer.close()
 
 
-def write_expected(path, make_model, tokens, metadata):
-    """What make_model(torch.float64) computes for one prompt, and how far make_model(torch.float32) is from it."""
+def write_expected(path, make_model, tokens, metadata, more=lambda model: {}):
+    """What make_model(torch.float64) computes for one prompt, and how far make_model(torch.float32) is from it.
+
+    more(model) gives further tensors.
+    """
     model = make_model(torch.float64)
     logits, hidden = run(model, tokens)
     single, _ = run(make_model(torch.float32), tokens)
@@ -125,6 +161,6 @@ def write_expected(path, make_model, tokens, metadata):
         "hidden": hidden,
         "greedy.tokens": np.array(ids),
         "greedy.gap": np.array(gaps),
-    }
+    } | more(model)
     write_golden(path, metadata, tensors)
     print(f"{path}: {len(tokens)} tokens, logits std {logits.std():.3f}, f32 differs by {difference:.1e}")

@@ -30,7 +30,7 @@ sys.path[:0] = [{folder!r}, {folder!r} + "/gguf-py"]
 import convert_hf_to_gguf
 from conversion.base import TextModel
 TextModel.get_vocab_base_pre = lambda self, tokenizer: "smollm"
-sys.argv = ["convert_hf_to_gguf.py", {model!r}, "--outfile", {out!r}, "--outtype", "bf16"]
+sys.argv = ["convert_hf_to_gguf.py", {model!r}, "--outfile", {out!r}, "--outtype", "bf16", *{options!r}]
 convert_hf_to_gguf.main()
 """
 
@@ -190,8 +190,8 @@ def convert_to_mlx(source, out, model):
     convert(str(source), str(out), quantize=True, dtype=str(model.dtype).removeprefix("torch."), **model.mlx)
 
 
-def convert_to_gguf(llama_cpp, source, out):
-    script = CONVERTER.format(folder=str(llama_cpp), model=str(source), out=str(out))
+def convert_to_gguf(llama_cpp, source, out, options=()):
+    script = CONVERTER.format(folder=str(llama_cpp), model=str(source), out=str(out), options=list(options))
     subprocess.run([sys.executable, "-c", script], check=True)
 
 

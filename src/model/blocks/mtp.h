@@ -1,0 +1,47 @@
+// The ends of a multi-token-prediction head (DeepSeek-V3, arXiv 2412.19437, as Qwen3-Next and
+// Qwen3.5 use it); its one layer is a layer like the trunk's. At position t it takes the embedding
+// of token t + 1 and the trunk's normed hidden state of t, and predicts token t + 2 with the
+// trunk's output matrix. It is a routine of its own, "mtp", whose row r reads what the pass before
+// left as the hidden state of its row r: the trunk's, or for the next draft its own.
+#pragma once
+
+#include "model/blocks/decoder.h"
+
+namespace kapitsa::model {
+
+// Whether the file has a head.
+bool has_mtp(Binder& binder, const DecoderConfig& decoder);
+
+struct MtpWeights {
+  plan::WeightId embedding;                    // (vocab, hidden)
+  plan::WeightId embedding_norm, hidden_norm;  // (hidden)
+  plan::WeightId join;                         // (hidden, 2 * hidden)
+  plan::WeightId output_norm;                  // (hidden)
+  plan::WeightId output;                       // (vocab, hidden)
+};
+
+// Makes the head's layer the binder's current one. What the head does not have, it shares.
+MtpWeights bind_mtp(Binder& binder, const DecoderConfig& decoder, const DecoderWeights& trunk,
+                    int32_t hidden);
+
+class MtpRecorder {
+public:
+  // Ends the trunk's routine: hidden = Norm(x) of every row, the plan's features.
+  MtpRecorder(plan::Plan& plan, const DecoderWeights& trunk, plan::BufferId x, float norm_eps);
+
+  // Begins the head's routine: x = W [Norm(embedding) ; Norm(hidden)].
+  void begin(const MtpWeights& weights);
+  // hidden = Norm(x), and the logits of it.
+  void end(const MtpWeights& weights);
+
+private:
+  void record_hidden(plan::WeightId norm, const char* label);
+  plan::Norm norm(plan::WeightId weight) const { return {true, weight, norm_eps_}; }
+
+  plan::Plan& plan_;
+  plan::BufferId x_;
+  float norm_eps_;
+  plan::BufferId hidden_;  // (rows, hidden)
+};
+
+}  // namespace kapitsa::model
