@@ -67,9 +67,9 @@ class _DoubleTorch:
 
 
 @contextlib.contextmanager
-def double_precision(module):
-    """The code of a Python module asks for float32 and gets float64."""
-    convert = torch.Tensor.float
+def double_precision(model):
+    """The Python module of the model asks for float32 and gets float64."""
+    module, convert = sys.modules[type(model).__module__], torch.Tensor.float
     module.torch, torch.Tensor.float = _DoubleTorch(), torch.Tensor.double
     try:
         yield
@@ -79,10 +79,10 @@ def double_precision(module):
 
 def make_double(model):
     """As make_exact, for models whose code has too many float32 parts to replace: it runs as it is, in float64."""
-    module, forward = sys.modules[type(model).__module__], model.forward
+    forward = model.forward
 
     def double_forward(*args, **kwargs):
-        with double_precision(module):
+        with double_precision(model):
             return forward(*args, **kwargs)
 
     model.forward = double_forward

@@ -37,6 +37,27 @@ ARCHITECTURES = {
     "qwen3_5_text": ("qwen3_5", "Qwen3_5ForConditionalGeneration"),
     "qwen3_5_moe_text": ("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration"),
 }
+# Of the text config, beside sizes of heads, layers and experts.
+KEPT_KEYS = {
+    "attn_output_gate",
+    "bos_token_id",
+    "eos_token_id",
+    "full_attention_interval",
+    "head_dim",
+    "hidden_act",
+    "hidden_size",
+    "intermediate_size",
+    "layer_types",
+    "max_position_embeddings",
+    "model_type",
+    "moe_intermediate_size",
+    "mtp_num_hidden_layers",
+    "rms_norm_eps",
+    "rope_parameters",
+    "shared_expert_intermediate_size",
+    "tie_word_embeddings",
+    "vocab_size",
+}
 # GGUF name inside a block -> transformers name inside a layer, where tiny GGUF files of Qwen3 do not have it.
 GGUF_NAMES = reference.QWEN3_NAMES | {
     "post_attention_norm": "post_attention_layernorm",
@@ -161,29 +182,6 @@ def write_source(folder, model):
     tiny_folders.write_tokenizer(folder)
 
 
-# Of the text config, beside sizes of heads, layers and experts.
-KEPT_KEYS = {
-    "attn_output_gate",
-    "bos_token_id",
-    "eos_token_id",
-    "full_attention_interval",
-    "head_dim",
-    "hidden_act",
-    "hidden_size",
-    "intermediate_size",
-    "layer_types",
-    "max_position_embeddings",
-    "model_type",
-    "moe_intermediate_size",
-    "mtp_num_hidden_layers",
-    "rms_norm_eps",
-    "rope_parameters",
-    "shared_expert_intermediate_size",
-    "tie_word_embeddings",
-    "vocab_size",
-}
-
-
 def read_text(folder):
     """(config, state, state of the head) of the text model, as transformers wants them."""
     config, state = reference.read_folder(folder)
@@ -218,7 +216,7 @@ def mtp_logits(config, head, tokens):
         hook = network.model.norm.register_forward_hook(lambda _module, _args, output: rows.append(output))
         network(torch.tensor([tokens]), use_cache=False)
         hook.remove()
-        with exact.double_precision(exact.sys.modules[type(network).__module__]):
+        with exact.double_precision(network):
             following = torch.tensor([tokens[1:]])
             positions = torch.arange(following.shape[1])[None]
             embedded = network.model.embed_tokens(following)
@@ -265,8 +263,8 @@ def expected_in_gguf(model, kind, values, n_dims=None):
 def joined_qkvz(model, qkv, z):
     """Rows q | k | v and z, back in the order of Qwen3-Next: q | k | v | z of each key head."""
     keys = model.n_k * model.dk
-    parts = [part.reshape(model.n_k, -1, part.shape[-1]) for part in (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], z)]
-    return torch.cat(parts, dim=1).reshape(-1, qkv.shape[-1])
+    parts = (qkv[:keys], qkv[keys : 2 * keys], qkv[2 * keys :], z)
+    return torch.cat([part.reshape(model.n_k, -1, part.shape[-1]) for part in parts], dim=1).reshape(-1, qkv.shape[-1])
 
 
 def check_gguf(path, model, state, head):
