@@ -18,8 +18,9 @@ struct Vocabulary {
   bool is_stop(int32_t token) const;
 };
 
-// From the metadata of a GGUF file; folders are refused. A file without a tokenizer, or with one of
-// an unknown kind, is an error that names the key.
+// From the metadata of a GGUF file, or from tokenizer.json and the files beside it in a folder. A
+// model without a tokenizer, or with one of an unknown kind, is an error that names the key or
+// file.
 Result<Vocabulary> read_vocabulary(const weights::Checkpoint& file);
 
 }  // namespace kapitsa::engine

@@ -74,8 +74,8 @@ public:
   static constexpr double kMaxNumber = std::numeric_limits<double>::max();
 
   Checkpoint(Format format, std::filesystem::path path);
-  Checkpoint(Checkpoint&&) = default;
-  Checkpoint& operator=(Checkpoint&&) = default;
+  Checkpoint(Checkpoint&&) noexcept = default;
+  Checkpoint& operator=(Checkpoint&&) noexcept = default;
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
 

@@ -106,6 +106,8 @@ CASES = [
     ("truthiness", "{% for v in [0, 0.0, '', [], {}, none, false, 1, 'a', [0], {'k': 0}, ()] %}{{ 1 if v else 0 }}{% endfor %}"),
     ("concat", "{{ 'a' ~ 1 ~ none ~ true ~ 1.5 ~ [1] }}"),
     ("inline if", "{{ 'a' if yes }}{{ 'b' if zero }}{{ 'c' if zero else 'd' }}{{ 1 if zero else 2 if zero else 3 }}"),
+    ("format", "{{ '{} is {}'.format('Al', 7) }} {{ '{1}{0}{{}}'.format(1, 'b') }} {{ '{a:>4}|{a:4}|{b:.2f}|{b!r}|{c:04d}'.format(a='x', b=1.5, c=7) }}"),
+    ("select of none", "{{ none | selectattr('type', 'equalto', 'a') | list | length }}{{ none | map('upper') | list }}{{ zero | select | list }}"),
     ("percent", "{{ '%s is %d years' % ('Al', 7) }} {{ '%05.2f|%-5s|%5s|%x|%r|%%' % (3.14159, 'ab', 'cd', 255, 'q') }} {{ '%s' % 5 }} {{ '%(a)s' % {'a': 1} }} {{ '%+d' % 5 }}"),
     # ---- items and slices ----
     ("index", "{{ xs[0] }} {{ xs[-1] }} {{ s[0] }} {{ s[-1] }} {{ s[8] }} {{ d['a'] }} {{ d.a }} [{{ xs[9] }}] {{ xs.0 }} [{{ d['zz'] }}]"),

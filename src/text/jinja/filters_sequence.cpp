@@ -183,6 +183,7 @@ Result<Value> filter_unique(Runtime& rt, const Value& self, const Arguments& arg
 // arguments as a test.
 Result<Value> select(Runtime& rt, const Value& self, const Arguments& arguments, bool by_attribute,
                      bool keep) {
+  if (!self.truthy()) return Value::list({});  // none, too: jinja2 looks before it iterates
   KAPITSA_ASSIGN(const std::vector<Value> items, rt.items_of(self));
   const size_t n_own = by_attribute ? 1 : 0;
   if (arguments.positional.size() < n_own)
@@ -225,6 +226,7 @@ Result<Value> filter_rejectattr(Runtime& rt, const Value& self, const Arguments&
 }
 
 Result<Value> filter_map(Runtime& rt, const Value& self, const Arguments& arguments) {
+  if (!self.truthy()) return Value::list({});
   KAPITSA_ASSIGN(const std::vector<Value> items, rt.items_of(self));
   std::vector<Value> mapped;
   if (arguments.positional.empty()) {

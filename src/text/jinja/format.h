@@ -29,6 +29,10 @@ Result<Str> to_json(const Value& value, const JsonStyle& style, size_t max_bytes
 // format % arguments; a tuple holds several arguments, a dict named ones.
 Result<Str> percent_format(const Str& format, const Value& arguments, size_t max_bytes);
 
+// format.format(*positional, **named).
+struct Arguments;
+Result<Str> brace_format(const Str& format, const Arguments& arguments, size_t max_bytes);
+
 // Parses JSON text; strings and keys get the origin. Integers beyond 64 bits become floats.
 Result<Value> parse_json(std::string_view json, Str::Origin origin);
 

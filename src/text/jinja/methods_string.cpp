@@ -1,5 +1,6 @@
 // Methods of str, by code point like Python's.
 #include "text/jinja/builtins.h"
+#include "text/jinja/format.h"
 #include "text/utf8.h"
 
 #include <utf8proc.h>
@@ -203,6 +204,11 @@ Result<Value> method_join(Runtime& rt, const Value& self, const Arguments& argum
   return rt.filter("join", *a[0], {{self}, {}});
 }
 
+Result<Value> method_format(Runtime& rt, const Value& self, const Arguments& arguments) {
+  KAPITSA_ASSIGN(Str text, brace_format(self.string(), arguments, rt.max_bytes()));
+  return Value(std::move(text));
+}
+
 Result<Value> method_upper(Runtime&, const Value& self, const Arguments&) {
   return Value(map_case(self.string(), true));
 }
@@ -272,6 +278,7 @@ constexpr NamedBuiltin kMethods[] = {
     {"rfind", method_rfind},
     {"count", method_count},
     {"join", method_join},
+    {"format", method_format},
     {"upper", method_upper},
     {"lower", method_lower},
     {"capitalize", method_capitalize},
