@@ -47,15 +47,19 @@ std::string file_name(const weights::Checkpoint& file, const TensorName& name) {
   return std::string(name.hf);
 }
 
+std::string Binder::renamed(std::string_view hf) const {
+  std::string name(hf);
+  for (const Rename& rename : renames_) {
+    if (hf.starts_with(rename.from)) return name.replace(0, rename.from.size(), rename.to);
+  }
+  return name;
+}
+
 std::string Binder::full_name(const TensorName& name) const {
   constexpr std::string_view kLayers = "model.layers.";
-  std::string full;
-  if (mtp_ && name.hf.starts_with(kLayers)) {
-    const std::string own = "mtp.layers." + std::string(name.hf.substr(kLayers.size()));
-    full = file_name(checkpoint_, {name.gguf, own});
-  } else {
-    full = file_name(checkpoint_, name);
-  }
+  std::string own = renamed(name.hf);
+  if (mtp_ && own.starts_with(kLayers)) own.replace(0, kLayers.size(), "mtp.layers.");
+  std::string full = file_name(checkpoint_, {name.gguf, own});
   replace_first(full, layer_);
   return full;
 }
@@ -69,10 +73,21 @@ bool Binder::has(const TensorName& name) const {
   return !full.empty() && checkpoint_.find(full) != nullptr;
 }
 
+int64_t Binder::rows(const TensorName& name) const {
+  const weights::Tensor* tensor = checkpoint_.find(full_name(name));
+  return tensor == nullptr || tensor->shape.empty() ? 0 : tensor->shape[0];
+}
+
 const weights::Tensor* Binder::find(const std::string& name, const std::vector<int64_t>& shape) {
   if (!status_) return nullptr;
   const weights::Tensor* tensor = checkpoint_.find_or_make(name, shape);
-  if (tensor == nullptr) {
+  if (!is_gguf() && checkpoint_.find(name + "_scale") != nullptr) {
+    fail(ErrorCode::unsupported,
+         fmt::format("tensor '{0}': weights with scales of their own ({0}_scale: NVFP4, FP8) are "
+                     "not supported",
+                     name));
+    tensor = nullptr;
+  } else if (tensor == nullptr) {
     fail(ErrorCode::corrupt_file,
          fmt::format("tensor '{}' is missing, expected with shape {}", name, shape_text(shape)));
   } else if (tensor->shape != shape) {
@@ -211,13 +226,17 @@ plan::WeightId Binder::separate_experts(const ExpertName& name, int64_t n_expert
 }
 
 plan::WeightId Binder::vector(const TensorName& name, int64_t n) {
-  const weights::Tensor* tensor = find(full_name(name), {n});
+  return vector(name, std::vector<int64_t>{n});
+}
+
+plan::WeightId Binder::vector(const TensorName& name, const std::vector<int64_t>& shape) {
+  const weights::Tensor* tensor = find(full_name(name), shape);
   if (tensor == nullptr) return {};
-  if (tensor->dtype != DType::f32) return derived(tensor->name, values(name, n));
-  model_.n_parameters += n;
+  if (tensor->dtype != DType::f32) return derived(tensor->name, values_of(*tensor));
+  model_.n_parameters += tensor->n_elements();
   plan::Weight weight;
   weight.name = tensor->name;
-  weight.in = n;
+  weight.in = tensor->n_elements();
   weight.data = tensor->data;
   return model_.plan.add_weight(std::move(weight));
 }

@@ -34,10 +34,18 @@ struct ExpertName {
   int32_t n_parts = 1;
 };
 
+// Where an architecture's Hugging Face files name things otherwise than the shared blocks do: the
+// beginning of a TensorName::hf, "{}" included, and what stands there instead.
+struct Rename {
+  std::string_view from;
+  std::string_view to;
+};
+
 class Binder {
 public:
-  Binder(const weights::Checkpoint& checkpoint, Model& model)
-      : checkpoint_(checkpoint), model_(model) {}
+  // The first rename that fits a name counts.
+  Binder(const weights::Checkpoint& checkpoint, Model& model, std::vector<Rename> renames = {})
+      : checkpoint_(checkpoint), model_(model), renames_(std::move(renames)) {}
 
   // The layer that "{}" stands for from now on.
   void set_layer(int32_t layer) {
@@ -54,6 +62,8 @@ public:
   void set_norm_offset(float offset) { norm_offset_ = offset; }
 
   bool has(const TensorName& name) const;
+  // The outermost dimension of a tensor; 0 if there is none.
+  int64_t rows(const TensorName& name) const;
 
   // A weight matrix (out, in), plain or quantised.
   plan::WeightId matrix(const TensorName& name, int64_t out, int64_t in);
@@ -62,6 +72,8 @@ public:
 
   // A vector of n values as f32: where it lies in the file if it is f32, else converted.
   plan::WeightId vector(const TensorName& name, int64_t n);
+  // The same of a tensor that the file cuts into `shape`.
+  plan::WeightId vector(const TensorName& name, const std::vector<int64_t>& shape);
   plan::WeightId optional_vector(const TensorName& name, int64_t n);
   // The weight of a norm, with the norm offset.
   plan::WeightId norm(const TensorName& name, int64_t n);
@@ -89,6 +101,7 @@ public:
 
 private:
   bool is_gguf() const { return checkpoint_.format() == weights::Format::gguf; }
+  std::string renamed(std::string_view hf) const;
   std::string full_name(const TensorName& name) const;
   std::vector<float> values_of(const weights::Tensor& tensor);
   const weights::Tensor* find(const std::string& name, const std::vector<int64_t>& shape);
@@ -105,6 +118,7 @@ private:
 
   const weights::Checkpoint& checkpoint_;
   Model& model_;
+  std::vector<Rename> renames_;
   int32_t layer_ = 0;
   bool mtp_ = false;
   float norm_offset_ = 0.0F;

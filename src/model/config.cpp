@@ -81,6 +81,16 @@ std::vector<bool> ConfigReader::flags(const Key& key) {
                                  [&](const std::string& full) { return file_.booleans(full); });
 }
 
+std::vector<int32_t> ConfigReader::counts_per_layer(const Key& key, int32_t n, int64_t max) {
+  const std::vector<int64_t> found = take<std::vector<int64_t>>(
+      key, std::vector<int64_t>(static_cast<size_t>(n)),
+      [&](const std::string& full) { return file_.integer_per_layer(full, n, 0, max); });
+  std::vector<int32_t> counts;
+  for (const int64_t count : found)
+    counts.push_back(static_cast<int32_t>(count));
+  return counts;
+}
+
 void ConfigReader::refuse(ErrorCode code, const Key& key, std::string_view expected,
                           std::string_view found) {
   if (!status_) return;

@@ -37,6 +37,8 @@ public:
   std::string text_or(const Key& key, std::string_view fallback);
   std::vector<std::string_view> texts(const Key& key);
   std::vector<bool> flags(const Key& key);
+  // A count in 0..max for each of n layers; a single one in the file serves all of them.
+  std::vector<int32_t> counts_per_layer(const Key& key, int32_t n, int64_t max);
   bool has(const Key& key) const;
 
   // Refuses the file: "<file>: <key>: expected <expected>, found <found>".

@@ -45,6 +45,31 @@ AttentionConfig read_attention(ConfigReader& reader) {
   return config;
 }
 
+std::vector<bool> read_sliding_layers(ConfigReader& reader, int32_t n_layers, int32_t first_full) {
+  constexpr int32_t kPeriod = 4;
+  constexpr Key kLayers = {"attention.sliding_window_pattern", "layer_types"};
+  std::vector<bool> sliding;
+  if (!reader.has(kLayers)) {
+    for (int32_t i = 0; i < n_layers; ++i)
+      sliding.push_back(i % kPeriod != first_full);
+  } else if (reader.is_gguf()) {
+    sliding = reader.flags(kLayers);
+  } else {
+    for (const std::string_view type : reader.texts(kLayers)) {
+      sliding.push_back(type == "sliding_attention");
+      if (type != "sliding_attention" && type != "full_attention") {
+        reader.refuse(ErrorCode::unsupported, kLayers, "sliding_attention or full_attention", type);
+      }
+    }
+  }
+  if (sliding.size() != static_cast<size_t>(n_layers)) {
+    reader.refuse(ErrorCode::corrupt_file, kLayers, std::to_string(n_layers) + " layers",
+                  std::to_string(sliding.size()));
+    sliding.resize(static_cast<size_t>(n_layers));
+  }
+  return sliding;
+}
+
 AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
                                 bool with_head_norms) {
   AttentionWeights w;
@@ -67,53 +92,67 @@ AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
 AttentionRecorder::AttentionRecorder(plan::Plan& plan, const AttentionConfig& config,
                                      plan::Rope rope, DType kv_dtype, plan::BufferId x)
     : plan_(plan), config_(config), rope_(std::move(rope)), kv_dtype_(kv_dtype), x_(x) {
-  q_ = plan.add_buffer({.name = "q", .width = config.q_rows()});
-  k_ = plan.add_buffer({.name = "k", .width = config.kv_width()});
-  v_ = plan.add_buffer({.name = "v", .width = config.kv_width()});
-  out_ = plan.add_buffer({.name = "attention", .width = config.q_width()});
+  q_ = plan.scratch("q", config.q_rows());
+  k_ = plan.scratch("k", config.kv_width());
+  v_ = plan.scratch("v", config.kv_width());
+  out_ = plan.scratch("attention", config.q_width());
+}
+
+// The gate of the heads' results, or no buffer.
+plan::Heads AttentionRecorder::gate(const AttentionWeights& w) {
+  const int32_t n = config_.n_heads;
+  const int32_t dim = config_.head_dim;
+  if (config_.output_gate) return {q_, n, dim, 2 * dim, dim};
+  if (!w.gate) return {};
+  return plan_.heads(plan_.scratch("attention_gate", plan_.weight(w.gate).out), n);
 }
 
 void AttentionRecorder::record(const AttentionWeights& w, int32_t layer) {
   const std::string at = std::to_string(layer);
-  const auto norm = [&](plan::WeightId weight) {
-    return plan::Norm{static_cast<bool>(weight), weight, config_.norm_eps};
+  const auto head_norm = [&](plan::WeightId weight) {
+    return plan::Norm{weight || config_.weightless_head_norms, weight, config_.norm_eps};
   };
   const auto k_cache =
       plan_.add_state({.name = "k." + at, .dtype = kv_dtype_, .width = config_.kv_width()});
   const auto v_cache =
       plan_.add_state({.name = "v." + at, .dtype = kv_dtype_, .width = config_.kv_width()});
-  const int32_t stride = config_.q_rows() / config_.n_heads;
-  const plan::Heads q = {q_, config_.n_heads, config_.head_dim, stride, 0};
-  const plan::Heads gate = {q_, config_.n_heads, config_.head_dim, stride, config_.head_dim};
+  const int32_t dim = config_.head_dim;
+  const plan::Heads q = {q_, config_.n_heads, dim, config_.output_gate ? 2 * dim : dim, 0};
   const plan::Heads k = plan_.heads(k_, config_.n_kv_heads);
   const plan::Heads v = plan_.heads(v_, config_.n_kv_heads);
+  const plan::Heads output_gate = gate(w);
 
-  plan_.add(
-      plan::NormLinear{
-          .x = x_,
-          .norm = norm(w.norm),
-          .projections = {{w.q, w.q_bias, q_}, {w.k, w.k_bias, k_}, {w.v, w.v_bias, v_}}},
-      at + ".qkv");
+  plan::NormLinear qkv = {
+      .x = x_,
+      .norm = {true, w.norm, config_.norm_eps},
+      .projections = {{w.q, w.q_bias, q_}, {w.k, w.k_bias, k_}, {w.v, w.v_bias, v_}}};
+  if (w.gate) qkv.projections.push_back({w.gate, {}, output_gate.buffer});
+  plan_.add(std::move(qkv), at + ".qkv");
   plan_.add(plan::AttentionPrepare{.q = q,
                                    .k = k,
                                    .v = v,
-                                   .q_norm = norm(w.q_norm),
-                                   .k_norm = norm(w.k_norm),
+                                   .q_norm = head_norm(w.q_norm),
+                                   .k_norm = head_norm(w.k_norm),
+                                   .q_scale = config_.q_scale,
                                    .rope = rope_,
                                    .k_cache = k_cache,
                                    .v_cache = v_cache},
             at + ".rope");
-  plan_.add(
-      plan::Attention{.attend = {.q = q,
-                                 .k_cache = k_cache,
-                                 .v_cache = v_cache,
-                                 .n_kv_heads = config_.n_kv_heads,
-                                 .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
-                                 .window = config_.window,
-                                 .out = plan_.heads(out_, config_.n_heads)},
-                      .gate = config_.output_gate ? gate : plan::Heads{}},
-      at + ".attention");
-  plan_.add(plan::LinearAdd{.in = out_, .weight = w.o, .bias = w.o_bias, .residual = {.out = x_}},
+  plan_.add(plan::Attention{.attend = {.q = q,
+                                       .k_cache = k_cache,
+                                       .v_cache = v_cache,
+                                       .n_kv_heads = config_.n_kv_heads,
+                                       .scale = 1.0F / std::sqrt(static_cast<float>(dim)),
+                                       .window = config_.window,
+                                       .out = plan_.heads(out_, config_.n_heads)},
+                            .gate = output_gate,
+                            .gate_activation = config_.gate_activation},
+            at + ".attention");
+  const plan::Norm post_norm = {static_cast<bool>(w.post_norm), w.post_norm, config_.post_norm_eps};
+  plan_.add(plan::LinearAdd{.in = out_,
+                            .weight = w.o,
+                            .bias = w.o_bias,
+                            .residual = {.out = x_, .post_norm = post_norm}},
             at + ".attention_out");
 }
 

@@ -17,6 +17,10 @@ struct AttentionConfig {
   // Gated attention (Qiu et al., arXiv 2505.06708): W_q gives [q | gate] of each head, and the
   // heads' results are multiplied by sigmoid(gate).
   bool output_gate = false;
+  plan::Activation gate_activation = plan::Activation::sigmoid;  // of AttentionWeights::gate
+  bool weightless_head_norms = false;  // each q and k head is normed even without q_norm, k_norm
+  float q_scale = 1.0F;                // of q after its norm
+  float post_norm_eps = 0.0F;          // of AttentionWeights::post_norm
 
   int32_t q_width() const { return n_heads * head_dim; }
   int32_t kv_width() const { return n_kv_heads * head_dim; }
@@ -28,17 +32,24 @@ struct AttentionWeights {
   plan::WeightId q, k, v, o;  // (q_rows, hidden), (kv_width, hidden) x 2, (hidden, q_width)
   plan::WeightId q_bias, k_bias, v_bias, o_bias;  // optional
   plan::WeightId q_norm, k_norm;                  // optional (head_dim)
+  // Optional: multiplies the heads' results by f(W_gate n(x)). (q_width or n_heads, hidden)
+  plan::WeightId gate;
+  plan::WeightId post_norm;  // optional (hidden): of the output, before the residual
 };
 
 // Sizes that every such model has, and their keys. Refuses heads that do not divide.
 AttentionConfig read_attention(ConfigReader& reader);
+
+// Which layers see only a window: layer_types of config.json, attention.sliding_window_pattern of
+// GGUF; every layer but each fourth, from layer `first_full` on, where neither is there.
+std::vector<bool> read_sliding_layers(ConfigReader& reader, int32_t n_layers, int32_t first_full);
 
 // The binder's current layer. Biases are bound where the file has them; with_head_norms: q_norm and
 // k_norm are required.
 AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
                                 bool with_head_norms);
 
-// What the layers of one model share.
+// What the layers of one kind share. Recorders of several kinds in one plan share buffers.
 class AttentionRecorder {
 public:
   // x: the residual stream (rows, hidden).
@@ -49,6 +60,8 @@ public:
   void record(const AttentionWeights& weights, int32_t layer);
 
 private:
+  plan::Heads gate(const AttentionWeights& weights);
+
   plan::Plan& plan_;
   AttentionConfig config_;
   plan::Rope rope_;

@@ -14,6 +14,18 @@ constexpr int64_t kMaxVocab = 1 << 24;
 
 }  // namespace
 
+int32_t read_vocab(ConfigReader& reader, int32_t hidden, const TensorName& embedding) {
+  const std::string name = file_name(reader.file(), embedding);
+  const weights::Tensor* table = reader.file().find(name);
+  if (table == nullptr || table->shape.size() != 2 || table->shape[0] > kMaxVocab) {
+    reader.refuse(ErrorCode::corrupt_file, {"embedding_length", "hidden_size"},
+                  "a tensor " + name + " of (vocabulary, " + std::to_string(hidden) + ")",
+                  "another or none");
+    return 1;
+  }
+  return static_cast<int32_t>(table->shape[0]);
+}
+
 DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
   constexpr Key kMtpLayers = {"nextn_predict_layers", "mtp_num_hidden_layers"};
   DecoderConfig config;
@@ -28,15 +40,7 @@ DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
   }
   config.context = reader.count({"context_length", "max_position_embeddings"}, 1 << 28);
   config.may_be_tied = reader.flag_or({"", "tie_word_embeddings"}, true);
-  const std::string name = file_name(reader.file(), kEmbedding);
-  const weights::Tensor* table = reader.file().find(name);
-  if (table == nullptr || table->shape.size() != 2 || table->shape[0] > kMaxVocab) {
-    reader.refuse(ErrorCode::corrupt_file, {"embedding_length", "hidden_size"},
-                  "a tensor " + name + " of (vocabulary, " + std::to_string(hidden) + ")",
-                  "another or none");
-    return config;
-  }
-  config.n_vocab = static_cast<int32_t>(table->shape[0]);
+  config.n_vocab = read_vocab(reader, hidden, kEmbedding);
   return config;
 }
 
@@ -49,10 +53,11 @@ DecoderWeights bind_decoder(Binder& binder, const DecoderConfig& config, int32_t
   return w;
 }
 
-plan::BufferId begin_decoder(plan::Plan& plan, const DecoderWeights& weights, int32_t hidden) {
+plan::BufferId begin_decoder(plan::Plan& plan, const DecoderWeights& weights, int32_t hidden,
+                             const plan::Norm& embedding_norm) {
   const auto x = plan.add_buffer({.name = "x", .width = hidden});
   plan.begin_routine("decode");
-  plan.add(plan::Embed{.table = weights.embedding, .out = x}, "embed");
+  plan.add(plan::Embed{.table = weights.embedding, .norm = embedding_norm, .out = x}, "embed");
   return x;
 }
 
@@ -66,6 +71,8 @@ void end_decoder(plan::Plan& plan, const DecoderConfig& config, const DecoderWei
   plan.add(plan::Head{.x = x,
                       .norm = {true, weights.output_norm, norm_eps},
                       .weight = weights.output,
+                      .scale = config.logit_scale,
+                      .softcap = config.logit_softcap,
                       .logits = plan.logits},
            "head");
 }
@@ -84,7 +91,7 @@ void record_mlp(plan::Plan& plan, const MlpWeights& w, plan::BufferId x, float n
                      .gate = w.gate,
                      .up = w.up,
                      .down = w.down,
-                     .residual = {.out = x}},
+                     .residual = {.out = x, .post_norm = w.post_norm}},
            std::to_string(layer) + ".mlp");
 }
 

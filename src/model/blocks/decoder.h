@@ -19,11 +19,14 @@ struct DecoderConfig {
   int32_t n_layers = 0;  // of the trunk: GGUF counts multi-token-prediction layers among the blocks
   int32_t n_mtp_layers = 0;
   int32_t n_vocab = 0;
-  int32_t context = 0;      // tokens
-  bool may_be_tied = true;  // without an output matrix, the embedding serves as one
+  int32_t context = 0;  // tokens
+  float logit_scale = 1.0F;
+  float logit_softcap = 0.0F;  // > 0: logits are cap * tanh(logits / cap)
+  bool may_be_tied = true;     // without an output matrix, the embedding serves as one
 };
 
-// n_vocab is the embedding's: metadata may leave it out or count only the tokens in use.
+// The rows of the embedding: metadata may leave n_vocab out or count only the tokens in use.
+int32_t read_vocab(ConfigReader& reader, int32_t hidden, const TensorName& embedding);
 DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden);
 
 struct DecoderWeights {
@@ -34,7 +37,8 @@ struct DecoderWeights {
 DecoderWeights bind_decoder(Binder& binder, const DecoderConfig& config, int32_t hidden);
 
 // Begins the routine "decode", records the embedding, and returns the residual stream x.
-plan::BufferId begin_decoder(plan::Plan& plan, const DecoderWeights& weights, int32_t hidden);
+plan::BufferId begin_decoder(plan::Plan& plan, const DecoderWeights& weights, int32_t hidden,
+                             const plan::Norm& embedding_norm = {});
 // Final norm and head; adds the logits.
 void end_decoder(plan::Plan& plan, const DecoderConfig& config, const DecoderWeights& weights,
                  plan::BufferId x, float norm_eps);
@@ -42,6 +46,7 @@ void end_decoder(plan::Plan& plan, const DecoderConfig& config, const DecoderWei
 struct MlpWeights {
   plan::WeightId norm;            // (hidden)
   plan::WeightId gate, up, down;  // (width, hidden) x 2, (hidden, width)
+  plan::Norm post_norm = {};      // of the output, before the residual
 };
 MlpWeights bind_mlp(Binder& binder, int32_t hidden, int32_t width,
                     const TensorName& norm = kMlpNorm);

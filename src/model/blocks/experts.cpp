@@ -4,6 +4,8 @@ namespace kapitsa::model {
 namespace {
 
 constexpr TensorName kRouter = {"blk.{}.ffn_gate_inp.weight", "model.layers.{}.mlp.gate.weight"};
+constexpr TensorName kSelectionBias = {"blk.{}.exp_probs_b.bias",
+                                       "model.layers.{}.mlp.gate.e_score_correction_bias"};
 constexpr TensorName kJoined = {"blk.{}.ffn_gate_up_exps.weight",
                                 "model.layers.{}.mlp.experts.gate_up_proj"};
 constexpr ExpertName kGate = {
@@ -50,14 +52,19 @@ ExpertsWeights bind_experts(Binder& binder, const ExpertsConfig& config) {
   const int64_t n = config.router.n_experts;
   ExpertsWeights w = {.norm = binder.norm(config.norm, config.hidden),
                       .router = binder.matrix(kRouter, n, config.hidden),
-                      .gate = binder.experts(kGate, n, config.width, config.hidden),
+                      .selection_bias = {},
+                      .gate = {},
                       .up = binder.experts(kUp, n, config.width, config.hidden),
                       .down = binder.experts(kDown, n, config.hidden, config.width)};
+  if (config.selection_bias) w.selection_bias = binder.vector(kSelectionBias, n);
+  if (config.gated) w.gate = binder.experts(kGate, n, config.width, config.hidden);
   if (config.shared_width > 0) {
-    w.shared_gate = binder.matrix(kSharedGate, config.shared_width, config.hidden);
+    if (config.gated) {
+      w.shared_gate = binder.matrix(kSharedGate, config.shared_width, config.hidden);
+    }
     w.shared_up = binder.matrix(kSharedUp, config.shared_width, config.hidden);
     w.shared_down = binder.matrix(kSharedDown, config.hidden, config.shared_width);
-    w.shared_mix = binder.row(kSharedMix, config.hidden);
+    if (config.shared_mix) w.shared_mix = binder.row(kSharedMix, config.hidden);
   }
   return w;
 }
@@ -71,7 +78,7 @@ ExpertsRecorder::ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, 
   inner_ = plan.add_buffer({.name = "expert_inner", .width = top_k * config.width});
   if (config.shared_width > 0) {
     shared_inner_ = plan.add_buffer({.name = "shared_inner", .width = config.shared_width});
-    shared_mix_ = plan.add_buffer({.name = "shared_mix", .width = 1});
+    if (config.shared_mix) shared_mix_ = plan.add_buffer({.name = "shared_mix", .width = 1});
   }
 }
 
@@ -84,10 +91,12 @@ void ExpertsRecorder::record(const ExpertsWeights& w, int32_t layer) {
                                      .mix = w.shared_mix,
                                      .inner = shared_inner_,
                                      .mix_logit = shared_mix_};
+  plan::Router router = config_.router;
+  router.selection_bias = w.selection_bias;
   plan_.add(plan::Route{.x = x_,
                         .norm = norm,
                         .weight = w.router,
-                        .router = config_.router,
+                        .router = router,
                         .ids = ids_,
                         .weights = weights_},
             at + ".route");
@@ -95,6 +104,7 @@ void ExpertsRecorder::record(const ExpertsWeights& w, int32_t layer) {
                             .norm = norm,
                             .gate = w.gate,
                             .up = w.up,
+                            .activation = config_.activation,
                             .ids = ids_,
                             .inner = inner_,
                             .shared = shared},

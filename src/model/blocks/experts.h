@@ -1,4 +1,4 @@
-// Routed SwiGLU experts in place of the MLP: router, top-k, weighted sum in rank order, and beside
+// Routed experts in place of the MLP: router, top-k, weighted sum in rank order, and beside
 // them an optional shared expert that every token takes, by a gate of its own.
 #pragma once
 
@@ -12,7 +12,11 @@ struct ExpertsConfig {
   int32_t hidden = 0;
   int32_t width = 0;         // of one expert
   int32_t shared_width = 0;  // of the shared expert; 0: there is none
+  bool shared_mix = true;    // the shared expert has a gate of its own
   TensorName norm = kMlpNorm;
+  plan::Activation activation = plan::Activation::silu;
+  bool gated = true;            // an expert has a gate matrix
+  bool selection_bias = false;  // the router adds a bias to the scores that choose
   plan::Router router;
 };
 
@@ -23,6 +27,7 @@ inline constexpr Key kSharedWidth = {"expert_shared_feed_forward_length",
 struct ExpertsWeights {
   plan::WeightId norm;            // (hidden)
   plan::WeightId router;          // (n_experts, hidden)
+  plan::WeightId selection_bias;  // optional (n_experts)
   plan::WeightId gate, up, down;  // (n_experts, width, hidden) x 2, (n_experts, hidden, width)
   plan::WeightId shared_gate, shared_up;  // optional (shared_width, hidden)
   plan::WeightId shared_down;             // optional (hidden, shared_width)
@@ -39,7 +44,7 @@ public:
   ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, plan::BufferId x, float norm_eps);
 
   // x += sum over the chosen experts e of weight_e E_e(n(x)) + sigmoid(mix . n(x)) E_shared(n(x)),
-  // E(y) = W_down (silu(W_gate y) * W_up y)
+  // E(y) = W_down (f(W_gate y) * W_up y), or W_down f(W_up y) without gate
   void record(const ExpertsWeights& weights, int32_t layer);
 
 private:

@@ -31,15 +31,17 @@ double llama3_frequency(const RopeConfig::Llama3& rule, double frequency) {
   return frequency * keep + frequency / rule.factor * (1.0 - keep);
 }
 
-// config.json keeps the rule in rope_scaling, newer files in rope_parameters with theta.
-void read_hf_scaling(ConfigReader& reader, RopeConfig& config) {
-  const bool newer = reader.has({"", "rope_parameters.rope_theta"});
-  const std::string at = newer ? "rope_parameters." : "rope_scaling.";
+// config.json keeps the rule in rope_scaling, newer files in rope_parameters with theta, below the
+// kind of layer where kinds differ.
+void read_hf_scaling(ConfigReader& reader, RopeConfig& config, const std::string& parameters) {
+  const std::string newer_theta = parameters + "rope_theta";
+  const bool newer = reader.has({"", newer_theta});
+  const std::string at = newer ? parameters : "rope_scaling.";
   const auto number = [&](const char* key, double fallback) {
     const std::string full = at + key;
     return static_cast<double>(reader.number_or({"", full}, fallback, 0.0, 1e12));
   };
-  const std::string theta_key = newer ? "rope_parameters.rope_theta" : "rope_theta";
+  const std::string theta_key = newer ? newer_theta : "rope_theta";
   config.theta = reader.number_or({"", theta_key}, 1e4, 1.0, 1e12);
   const std::string type_key = at + "rope_type";
   const std::string older_key = at + "type";
@@ -71,7 +73,6 @@ void read_hf_scaling(ConfigReader& reader, RopeConfig& config) {
 }
 
 void read_gguf_scaling(ConfigReader& reader, RopeConfig& config) {
-  config.theta = reader.number_or({"rope.freq_base", ""}, 1e4, 1.0, 1e12);
   const std::string type = reader.text_or({"rope.scaling.type", ""}, "none");
   if (type == "linear") {
     config.linear = reader.number({"rope.scaling.factor", ""}, 1e-3, 1e6);
@@ -79,6 +80,13 @@ void read_gguf_scaling(ConfigReader& reader, RopeConfig& config) {
     RopeConfig::Yarn yarn;
     yarn.factor = reader.number({"rope.scaling.factor", ""}, 1.0, 1e6);
     yarn.original_context = reader.number({"rope.scaling.original_context_length", ""}, 1.0, 1e9);
+    constexpr Key kAttention = {"rope.scaling.yarn_attn_factor", ""};
+    const auto number_or = [&](const Key& key, double fallback) {
+      return static_cast<double>(reader.number_or(key, fallback, 0.0, 1e12));
+    };
+    yarn.beta_fast = number_or({"rope.scaling.yarn_beta_fast", ""}, yarn.beta_fast);
+    yarn.beta_slow = number_or({"rope.scaling.yarn_beta_slow", ""}, yarn.beta_slow);
+    if (reader.has(kAttention)) yarn.attention_factor = number_or(kAttention, 1.0);
     config.yarn = yarn;
   } else if (type != "none") {
     reader.refuse(ErrorCode::unsupported, {"rope.scaling.type", ""}, "none, linear or yarn", type);
@@ -112,17 +120,27 @@ plan::Rope make_rope(const RopeConfig& config, plan::RopePairs pairs) {
   return rope;
 }
 
-RopeConfig read_rope(ConfigReader& reader, int32_t head_dim, double share) {
+RopeConfig read_rope(ConfigReader& reader, int32_t head_dim, double share, RopeLayers layers) {
+  const bool sliding = layers == RopeLayers::sliding;
   RopeConfig config;
   if (reader.is_gguf()) {
     const auto dims = static_cast<int32_t>(head_dim * share);
-    config.dims = reader.count_or({"rope.dimension_count", ""}, std::max(dims, 1), head_dim);
-    read_gguf_scaling(reader, config);
+    const Key key = {sliding ? "rope.dimension_count_swa" : "rope.dimension_count", ""};
+    config.dims = reader.count_or(key, std::max(dims, 1), head_dim);
+    if (!sliding) read_gguf_scaling(reader, config);
+    constexpr Key kSlidingTheta = {"rope.freq_base_swa", ""};
+    constexpr Key kTheta = {"rope.freq_base", ""};
+    config.theta = reader.number_or(sliding && reader.has(kSlidingTheta) ? kSlidingTheta : kTheta,
+                                    1e4, 1.0, 1e12);
   } else {
-    for (const char* key : {"partial_rotary_factor", "rope_parameters.partial_rotary_factor"})
+    std::string parameters = "rope_parameters.";
+    if (layers != RopeLayers::all) parameters += sliding ? "sliding_attention." : "full_attention.";
+    const std::string own_share = parameters + "partial_rotary_factor";
+    for (const std::string_view key :
+         {std::string_view("partial_rotary_factor"), std::string_view(own_share)})
       share = static_cast<double>(reader.number_or({"", key}, share, 0.0, 1.0));
     config.dims = static_cast<int32_t>(head_dim * share);
-    read_hf_scaling(reader, config);
+    read_hf_scaling(reader, config, parameters);
   }
   if (config.dims % 2 != 0) {
     reader.refuse(ErrorCode::corrupt_file, {"rope.dimension_count", "partial_rotary_factor"},

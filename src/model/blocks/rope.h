@@ -36,10 +36,14 @@ struct RopeConfig {
 
 plan::Rope make_rope(const RopeConfig& config, plan::RopePairs pairs);
 
+// Layers whose rope is meant, in models where layers with a sliding window have their own.
+enum class RopeLayers : uint8_t { all, full, sliding };
+
 // The rope keys of either format. GGUF: rope.{dimension_count, freq_base, scaling.*}; the optional
 // tensor rope_freqs.weight is left to the caller. config.json: rope_theta, rope_scaling, or
 // rope_parameters, and partial_rotary_factor in either place; `share` of the head rotates where it
 // is not given. An unknown scaling is refused through the reader.
-RopeConfig read_rope(ConfigReader& reader, int32_t head_dim, double share = 1.0);
+RopeConfig read_rope(ConfigReader& reader, int32_t head_dim, double share = 1.0,
+                     RopeLayers layers = RopeLayers::all);
 
 }  // namespace kapitsa::model

@@ -348,6 +348,12 @@ TEST_F(FolderLoadTest, expert_of_another_type_is_refused) {
   EXPECT_THAT(error(), HasSubstr("'" + odd_one_ + "': expected f32 like the other experts"));
 }
 
+TEST_F(FolderLoadTest, scales_of_nvfp4_and_fp8_are_refused) {
+  const std::string matrix = "model.layers.0.self_attn.k_proj.weight";
+  tensors_[matrix + "_scale"] = {4, 1};
+  EXPECT_THAT(error(), HasSubstr("tensor '" + matrix + "': weights with scales of their own"));
+}
+
 TEST_F(FolderLoadTest, missing_output_matrix_of_an_untied_model_is_named) {
   config_["tie_word_embeddings"] = "false";
   EXPECT_THAT(error(), HasSubstr("tensor 'lm_head.weight' is missing, expected with shape (5, 8)"));
