@@ -95,7 +95,9 @@ def run(model, tokens):
     Row 0 is the embedding, row i the output of block i - 1, the last row the output of the final norm.
     """
     rows = []
-    watched = [model.model.embed_tokens, *model.model.layers, model.model.norm]
+    decoder = getattr(model.model, "language_model", model.model)
+    final_norm = decoder.norm if hasattr(decoder, "norm") else decoder.norm_f
+    watched = [model.get_input_embeddings(), *decoder.layers, final_norm]
 
     def record(_module, _args, output):
         rows.append((output[0] if isinstance(output, tuple) else output)[0, -1].clone())
