@@ -22,6 +22,7 @@ constexpr ModelCase kModels[] = {
     {"llama", "llama_f32.gguf"},
     {"llama_kquant", "llama_kquant.gguf"},
     {"llama_bias", "llama_untied_bias.gguf"},
+    {"laguna", "laguna_bf16.gguf"},
     {"muse_glimmer", "muse_glimmer_bf16.gguf"},
     {"nemotron_h", "nemotron_h_moe_bf16.gguf"},
     {"qwen3", "qwen3_bf16.gguf"},
