@@ -43,6 +43,12 @@ KernelGroup embed_rows() {
                              b.op(plan::EmbedRows{b.matrix(kVocab, 512, type), b.output(512)});
                            }});
   }
+  for (const GroupedType& type : grouped_types()) {
+    group.cases.push_back(
+        {.name = "EmbedRows " + to_string(type), .build = [type](PlanBuilder& b) {
+           b.op(plan::EmbedRows{b.grouped(kVocab, 256, type.group, type.scales), b.output(256)});
+         }});
+  }
   return group;
 }
 
@@ -69,6 +75,19 @@ KernelGroup linear() {
     for (const int32_t out : kWidths)
       add(type, out, 64, false, 3);
     add(type, 65, 257, true, 67);
+  }
+  for (const GroupedType& type : grouped_types()) {
+    for (const int32_t out : {7, 65}) {
+      group.cases.push_back({.name = fmt::format("{} {}x256", to_string(type), out),
+                             .build =
+                                 [=](PlanBuilder& b) {
+                                   const plan::WeightId w =
+                                       b.grouped(out, 256, type.group, type.scales);
+                                   b.op(plan::Linear{b.input(256), {w, {}, b.output(out)}});
+                                 },
+                             .depth = 256,
+                             .fast_tolerance = kFast});
+    }
   }
   for (const DType type : kBlocks) {
     for (const int32_t in : {dtype_info(type).block_elements, 256, 512}) {

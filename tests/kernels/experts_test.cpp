@@ -164,18 +164,43 @@ void build_down(PlanBuilder& b, const ExpertShape& s) {
   }
 }
 
+void build_linear(PlanBuilder& b, const ExpertShape& s, plan::WeightId weight) {
+  const Choice choice = choose(b, s.n_experts, s.top_k);
+  const int64_t out = int64_t{s.top_k} * s.width;
+  b.op(plan::ExpertLinear{b.input(s.hidden), weight, choice.ids, b.output(out)});
+  b.op(plan::ExpertLinear{b.input(int64_t{s.top_k} * s.hidden), weight, choice.ids, b.output(out)});
+}
+
+KernelGroup expert_linear() {
+  KernelGroup group = over_shapes("ExpertLinear", [](PlanBuilder& b, const ExpertShape& s) {
+    build_linear(b, s, b.matrix(s.width, s.hidden, s.type, s.n_experts));
+  });
+  KernelGroup apart = over_shapes("ExpertLinear", [](PlanBuilder& b, const ExpertShape& s) {
+    build_linear(b, s, b.apart_and_scaled(s.width, s.hidden, s.type, s.n_experts));
+  });
+  for (KernelCase& one : apart.cases) {
+    one.name += " apart";
+    group.cases.push_back(std::move(one));
+  }
+  const ExpertShape shape = {8, 2, 128, 33, DType::grouped};
+  for (const GroupedType& type : grouped_types()) {
+    group.cases.push_back({.name = "experts " + to_string(type),
+                           .build =
+                               [=](PlanBuilder& b) {
+                                 build_linear(b, shape,
+                                              b.grouped(shape.width, shape.hidden, type.group,
+                                                        type.scales, shape.n_experts));
+                               },
+                           .depth = 128,
+                           .fast_tolerance = kFast});
+  }
+  return group;
+}
+
 std::vector<KernelGroup> groups() {
   return {select_experts(),
           route(),
-          over_shapes("ExpertLinear",
-                      [](PlanBuilder& b, const ExpertShape& s) {
-                        const Choice choice = choose(b, s.n_experts, s.top_k);
-                        const plan::WeightId w = b.matrix(s.width, s.hidden, s.type, s.n_experts);
-                        const int64_t out = int64_t{s.top_k} * s.width;
-                        b.op(plan::ExpertLinear{b.input(s.hidden), w, choice.ids, b.output(out)});
-                        b.op(plan::ExpertLinear{b.input(int64_t{s.top_k} * s.hidden), w, choice.ids,
-                                                b.output(out)});
-                      }),
+          expert_linear(),
           over_shapes("CombineExperts",
                       [](PlanBuilder& b, const ExpertShape& s) {
                         const Choice choice = choose(b, s.n_experts, s.top_k);

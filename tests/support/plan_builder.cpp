@@ -159,9 +159,7 @@ plan::WeightId PlanBuilder::vector(int64_t n, float low, float high) {
   return weight_of(values, 1, n);
 }
 
-plan::WeightId PlanBuilder::matrix(int64_t out, int64_t in, DType dtype, int64_t experts) {
-  const int64_t n = experts * out * in;
-  const float size = 2.0F / std::sqrt(static_cast<float>(in));
+std::vector<std::byte> PlanBuilder::matrix_data(int64_t n, DType dtype, float size) {
   std::vector<std::byte> data(static_cast<size_t>(dtype_bytes(dtype, n).value()));
   if (is_quantised(dtype)) {
     const auto block = static_cast<size_t>(dtype_info(dtype).block_bytes);
@@ -178,8 +176,80 @@ plan::WeightId PlanBuilder::matrix(int64_t out, int64_t in, DType dtype, int64_t
       }
     }
   }
-  storage_.push_back(std::move(data));
+  return data;
+}
+
+plan::WeightId PlanBuilder::matrix(int64_t out, int64_t in, DType dtype, int64_t experts) {
+  storage_.push_back(
+      matrix_data(experts * out * in, dtype, 2.0F / std::sqrt(static_cast<float>(in))));
   return plan.add_weight({name("weight"), dtype, experts, out, in, storage_.back()});
+}
+
+plan::WeightId PlanBuilder::apart_and_scaled(int64_t out, int64_t in, DType dtype,
+                                             int64_t experts) {
+  plan::Weight weight = {
+      .name = name("weight"), .dtype = dtype, .experts = experts, .out = out, .in = in};
+  for (int64_t e = 0; e < experts; ++e) {
+    storage_.push_back(matrix_data(out * in, dtype, 2.0F / std::sqrt(static_cast<float>(in))));
+    weight.expert_data.push_back(storage_.back());
+    weight.scale.push_back(random.uniform(0.5F, 1.5F));
+  }
+  return plan.add_weight(std::move(weight));
+}
+
+plan::WeightId PlanBuilder::grouped(int64_t out, int64_t in, GroupQuant group, DType scale_dtype,
+                                    int64_t experts) {
+  plan::Weight weight = {.name = name("weight"),
+                         .dtype = DType::grouped,
+                         .experts = experts,
+                         .out = out,
+                         .in = in,
+                         .group = group,
+                         .scale_dtype = scale_dtype};
+  const int64_t n_groups = experts * out * in / group.group;
+  const float size = 2.0F / std::sqrt(static_cast<float>(in));
+  std::vector<std::byte> codes(static_cast<size_t>(experts * out * in * group.bits / 8));
+  for (std::byte& code : codes) {
+    code = static_cast<std::byte>(random.below(256));
+    const bool is_nan =
+        group.mode == GroupMode::mxfp8 && (code & std::byte{0x7F}) == std::byte{0x7F};
+    if (is_nan) code ^= std::byte{1};
+  }
+  storage_.push_back(std::move(codes));
+  weight.data = storage_.back();
+  const auto store = [&](std::vector<float> values) {
+    std::vector<std::byte> bytes;
+    for (const float value : values) {
+      const uint16_t half = scale_dtype == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+      const auto add = [&](const auto& number) {
+        const auto part = std::as_bytes(std::span(&number, 1));
+        bytes.insert(bytes.end(), part.begin(), part.end());
+      };
+      scale_dtype == DType::f32 ? add(value) : add(half);
+    }
+    storage_.push_back(std::move(bytes));
+    return std::span<const std::byte>(storage_.back());
+  };
+  if (group.mode == GroupMode::affine) {
+    std::vector<float> scales, biases;
+    for (int64_t g = 0; g < n_groups; ++g) {
+      scales.push_back(size * random.uniform(0.5F, 1.5F) / static_cast<float>(1 << group.bits));
+      biases.push_back(-0.5F * size * random.uniform(0.5F, 1.5F));
+    }
+    weight.scales = store(std::move(scales));
+    weight.biases = store(std::move(biases));
+    return plan.add_weight(std::move(weight));
+  }
+  std::vector<std::byte> scales;
+  for (int64_t g = 0; g < n_groups; ++g) {
+    // E4M3 from 2^-3 to 2^0; E8M0 exponents that bring the largest code to about 1.
+    const int32_t lowest = group.mode == GroupMode::mxfp8 ? 115 : 122;
+    scales.push_back(static_cast<std::byte>(
+        group.mode == GroupMode::nvfp4 ? 0x20 + random.below(0x18) : lowest + random.below(4)));
+  }
+  storage_.push_back(std::move(scales));
+  weight.scales = storage_.back();
+  return plan.add_weight(std::move(weight));
 }
 
 plan::StateId PlanBuilder::cache(int64_t width, DType dtype) {

@@ -53,6 +53,11 @@ public:
 
   // Random values about 1 / sqrt(in) in size; quantised types get random valid blocks.
   plan::WeightId matrix(int64_t out, int64_t in, DType dtype = DType::f32, int64_t experts = 1);
+  // MLX groups; `scale_dtype` counts for affine only.
+  plan::WeightId grouped(int64_t out, int64_t in, GroupQuant group, DType scale_dtype,
+                         int64_t experts = 1);
+  // The same matrix with each expert in memory of its own, times a factor for each.
+  plan::WeightId apart_and_scaled(int64_t out, int64_t in, DType dtype, int64_t experts);
   plan::WeightId vector(int64_t n, float low = 0.5F, float high = 1.5F);
   plan::WeightId weight_of(std::span<const float> values, int64_t out, int64_t in,
                            int64_t experts = 1);
@@ -73,6 +78,7 @@ private:
   std::string name(const char* kind);
   plan::BufferId embed(plan::BufferId out, std::span<const float> values, int64_t width);
   std::vector<float> head_table(const plan::Heads& shape, int64_t width, float low, float high);
+  std::vector<std::byte> matrix_data(int64_t n, DType dtype, float size);
 
   std::deque<std::vector<std::byte>> storage_;
   std::vector<plan::Op> tested_;

@@ -288,8 +288,8 @@ std::optional<Format> grouped_format(const plan::Weight& weight) {
   case GroupMode::affine: break;
   }
   if (weight.scale_dtype == DType::bf16) return group.bits <= 4 ? Format::affine4 : Format::affine8;
-  // An affine group with f16 numbers is a Q4_1 block.
-  if (weight.scale_dtype == DType::f16 && group.bits <= 4) return Format::q4_1;
+  // An affine group of four bits with f16 numbers is a Q4_1 block.
+  if (weight.scale_dtype == DType::f16) return group.bits <= 4 ? Format::q4_1 : Format::affine8_f16;
   return std::nullopt;
 }
 
@@ -317,7 +317,7 @@ void pack_grouped_row(const plan::Weight& weight, Format format, int64_t expert,
   for (int64_t run = 0; run < weight.in / 32; ++run) {
     uint8_t run_codes[32];
     unpack_stream(codes, run * 32 * group.bits, group.bits, run_codes);
-    if (format == Format::affine8) {
+    if (format == Format::affine8 || format == Format::affine8_f16) {
       for (uint8_t& code : run_codes)
         code = static_cast<uint8_t>(code - 128);
     }

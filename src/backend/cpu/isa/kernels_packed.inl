@@ -243,7 +243,8 @@ void packed_linear(const PackedLinear& l) {
       packed_linear_format<Format::iq4_nl>,  packed_linear_format<Format::iq4_xs>,
       packed_linear_format<Format::mxfp4>,   packed_linear_format<Format::nvfp4>,
       packed_linear_format<Format::q2_k>,    packed_linear_format<Format::q3_k>,
-      packed_linear_format<Format::affine4>, packed_linear_format<Format::affine8>};
+      packed_linear_format<Format::affine4>, packed_linear_format<Format::affine8>,
+      packed_linear_format<Format::affine8_f16>};
   kByFormat[static_cast<int>(l.format)](l);
 }
 

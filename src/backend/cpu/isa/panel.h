@@ -35,8 +35,9 @@ enum class Format : uint8_t {
   q3_k,
   affine4,
   affine8,
+  affine8_f16,
 };
-inline constexpr int kFormats = 16;
+inline constexpr int kFormats = 17;
 
 enum class Scales : uint8_t {
   f16,       // f16
@@ -74,6 +75,7 @@ inline constexpr PanelTraits kPanelTraits[kFormats] = {
     {4, 16, Scales::k_signed, 4},              // q3_k, widened
     {4, 32, Scales::bf16_min, 0},              // MLX affine of 2 to 4 bits
     {8, 32, Scales::bf16_min, -128},           // MLX affine of 5 to 8 bits: code - 128 is stored
+    {8, 32, Scales::f16_min, -128},            // the same with f16 numbers
 };
 constexpr const PanelTraits& traits(Format format) {
   return kPanelTraits[static_cast<int>(format)];
