@@ -19,6 +19,7 @@ struct WeightView {
   const plan::Weight* source = nullptr;
   int64_t experts = 1, out = 1, in = 0;
   const float* vector = nullptr;    // (in), where experts = out = 1
+  const float* columns = nullptr;   // (in, out): the taps of a convolution
   std::optional<Format> format;     // has panels: the integer kernels multiply with it
   const uint8_t* panels = nullptr;  // nullptr: packed panel by panel when they are needed
 

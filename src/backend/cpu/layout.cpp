@@ -77,6 +77,12 @@ bool has_operands(const plan::Plan& plan, const plan::AttentionPrepare& op) {
          can_read(plan, op.q_norm.weight) && can_read(plan, op.k_norm.weight) &&
          can_read(plan, op.v_norm.weight);
 }
+bool has_operands(const plan::Plan& plan, const plan::CausalConv& op) {
+  return can_read(plan, op.weight) && can_read(plan, op.bias);
+}
+bool has_operands(const plan::Plan& plan, const plan::SsmScan& op) {
+  return can_read(plan, op.a) && can_read(plan, op.d);
+}
 bool has_operands(const plan::Plan& plan, const plan::ExpertLinear& op) {
   return can_read(plan, op.weight);
 }
@@ -146,6 +152,14 @@ void mark_keys(const plan::Op& op, std::vector<bool>& by_element) {
   if (attend != nullptr) by_element[static_cast<size_t>(attend->k_cache.index)] = true;
 }
 
+// Recurrent states whose entries are padded (ops_recurrent.cpp).
+void pad_states(const plan::Op& op, std::vector<int64_t>& widths) {
+  if (const auto* delta = std::get_if<plan::DeltaRule>(&op))
+    widths[static_cast<size_t>(delta->memory.state.index)] = state_width(*delta);
+  if (const auto* ssm = std::get_if<plan::SsmScan>(&op))
+    widths[static_cast<size_t>(ssm->memory.state.index)] = state_width(*ssm);
+}
+
 void add_rope(const plan::Op& op, std::vector<const plan::Rope*>& ropes) {
   const plan::Rope* rope = nullptr;
   if (const auto* apply = std::get_if<plan::ApplyRope>(&op)) rope = &apply->rope;
@@ -203,15 +217,9 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
     layout.buffers.push_back(
         buffers.add(rows * buffer.width, dtype_info(buffer.dtype).block_bytes));
   }
-  for (const plan::State& state : plan.states()) {
-    const bool is_cache = state.kind == plan::StateKind::kv_cache;
-    const int64_t n_slots = is_cache ? int64_t{limits.n_pages} * limits.page_tokens
-                            : state.kind == plan::StateKind::recurrent ? limits.n_state_slots
-                                                                       : limits.n_tape_rows;
-    const int64_t entry = state.width * dtype_info(state.dtype).block_bytes;
-    layout.kv_states.push_back(is_cache ? caches.add(n_slots, entry) : -1);
-    layout.recurrent.push_back(is_cache ? -1 : recurrent.add(n_slots, entry));
-  }
+  for (const plan::State& state : plan.states())
+    layout.state_widths.push_back(state.width);
+  std::vector<bool> has_columns(plan.weights().size());
   layout.formats.resize(plan.weights().size());
   layout.by_element.resize(plan.states().size());
   int64_t shared = 0;
@@ -219,7 +227,10 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
     for (const plan::Step& step : routine.steps) {
       if (limits.compute == ComputeMode::fast) mark_panels(plan, step.op, layout.formats);
       mark_keys(step.op, layout.by_element);
+      pad_states(step.op, layout.state_widths);
       add_rope(step.op, layout.ropes);
+      if (const auto* conv = std::get_if<plan::CausalConv>(&step.op))
+        has_columns[static_cast<size_t>(conv->weight.index)] = true;
       std::visit(
           [&](const auto& op) {
             layout.scratch_bytes = std::max(layout.scratch_bytes, scratch_bytes(plan, limits, op));
@@ -228,6 +239,16 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
           step.op);
     }
   }
+  for (size_t i = 0; i < plan.states().size(); ++i) {
+    const plan::State& state = plan.states()[i];
+    const bool is_cache = state.kind == plan::StateKind::kv_cache;
+    const int64_t n_slots = is_cache ? int64_t{limits.n_pages} * limits.page_tokens
+                            : state.kind == plan::StateKind::recurrent ? limits.n_state_slots
+                                                                       : limits.n_tape_rows;
+    const int64_t entry = layout.state_widths[i] * dtype_info(state.dtype).block_bytes;
+    layout.kv_states.push_back(is_cache ? caches.add(n_slots, entry) : -1);
+    layout.recurrent.push_back(is_cache ? -1 : recurrent.add(n_slots, entry));
+  }
   for (size_t i = 0; i < plan.weights().size(); ++i) {
     const plan::Weight& weight = plan.weights()[i];
     const bool copied = is_vector(weight) && !vector_in_place(weight);
@@ -235,6 +256,8 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
     const auto format = layout.formats[i];
     layout.panels.push_back(format && copy_panels ? weights.add(packed_bytes(weight, *format), 1)
                                                   : -1);
+    layout.columns.push_back(has_columns[i] ? weights.add(weight.in * weight.out, sizeof(float))
+                                            : -1);
   }
   for (const plan::Rope* rope : layout.ropes)
     layout.rope_values.push_back(

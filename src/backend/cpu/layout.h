@@ -20,15 +20,17 @@ struct Layout {
   std::vector<int64_t> buffers;                // in the buffer block
   std::vector<int64_t> kv_states;              // in the cache block; -1 for other kinds
   std::vector<int64_t> recurrent;              // in the recurrent block; -1 for caches
+  std::vector<int64_t> state_widths;           // elements of an entry, with padding
   std::vector<bool> by_element;                // by state: keys, which lie in tiles (StateView)
   std::vector<int64_t> vectors;                // in the weight block
   std::vector<int64_t> panels;                 // in the weight block
+  std::vector<int64_t> columns;                // in the weight block
   std::vector<std::optional<Format>> formats;  // by weight; nullopt: multiplied in f32
   std::vector<const plan::Rope*> ropes;        // the different ones of the plan
   std::vector<int64_t> rope_values;            // in the buffer block
-  int64_t scratch = 0;                         // of thread 0 in the buffer block
-  int64_t scratch_bytes = 0;                   // of each thread
-  int64_t shared = 0;                          // of all threads, in the buffer block
+  int64_t scratch = 0;                                 // of thread 0 in the buffer block
+  int64_t scratch_bytes = 0;                           // of each thread
+  int64_t shared = 0;                                  // of all threads, in the buffer block
   MemoryNeed need;
 };
 

@@ -7,6 +7,8 @@
 
 #include "backend/cpu/context.h"
 
+#include <span>
+
 namespace kapitsa::backend::cpu {
 
 enum class Split : uint8_t {
@@ -47,12 +49,33 @@ void run_op(const Context& c, const Worker& w, const plan::Head& op);
 void run_op(const Context& c, const Worker& w, const plan::SelectExperts& op);
 void run_op(const Context& c, const Worker& w, const plan::ExpertLinear& op);
 void run_op(const Context& c, const Worker& w, const plan::CombineExperts& op);
+// ops_recurrent.cpp
+void run_op(const Context& c, const Worker& w, const plan::CausalConv& op);
+void run_op(const Context& c, const Worker& w, const plan::DeltaRule& op);
+void run_op(const Context& c, const Worker& w, const plan::SsmScan& op);
 // ops_output.cpp
 void run_op(const Context& c, const Worker& w, const plan::GatherOutputs& op);
 void run_op(const Context& c, const Worker& w, const plan::TopLogits& op);
 
 template <typename Op>
 concept Runnable = requires(const Context& c, const Worker& w, const Op& op) { run_op(c, w, op); };
+
+// Commits tape rows to a state slot, outside a pass; each thread does its own part.
+void replay_op(const Context& c, const Worker& w, const plan::CausalConv& op, int32_t state_slot,
+               std::span<const int32_t> tape_rows);
+void replay_op(const Context& c, const Worker& w, const plan::DeltaRule& op, int32_t state_slot,
+               std::span<const int32_t> tape_rows);
+void replay_op(const Context& c, const Worker& w, const plan::SsmScan& op, int32_t state_slot,
+               std::span<const int32_t> tape_rows);
+
+template <typename Op>
+concept Replayable = requires(const Context& c, const Worker& w, const Op& op) {
+  replay_op(c, w, op, 0, std::span<const int32_t>());
+};
+
+// Elements of an entry of the recurrent state, which is padded.
+int64_t state_width(const plan::DeltaRule& op);
+int64_t state_width(const plan::SsmScan& op);
 
 // Computes the angles of all ropes of the plan for the pass's rows, before the first step.
 void fill_ropes(const Context& c, const Worker& w);
@@ -96,6 +119,11 @@ int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                       const plan::ExpertLinear& op);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                       const plan::SelectExperts& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::CausalConv& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::DeltaRule& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::SsmScan& op);
 int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Attend& op);
 int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                      const plan::Attention& op);

@@ -37,6 +37,9 @@ struct SplitOf {
   Split operator()(const plan::AttentionPrepare&) const { return Split::free; }
   Split operator()(const plan::Attend&) const { return Split::free; }
   Split operator()(const plan::Attention&) const { return Split::free; }
+  Split operator()(const plan::CausalConv&) const { return Split::free; }
+  Split operator()(const plan::DeltaRule&) const { return Split::free; }
+  Split operator()(const plan::SsmScan&) const { return Split::free; }
   template <typename Op>
   Split operator()(const Op& op) const {
     if constexpr (Runnable<Op>) return rows_of(op.out);
@@ -93,12 +96,13 @@ Status CpuProgram::allocate() {
   for (size_t i = 0; i < plan_.states().size(); ++i) {
     const plan::State& state = plan_.states()[i];
     const bool is_cache = layout_.kv_states[i] >= 0;
-    context_.states.push_back({.data = is_cache ? cache_block_.data() + layout_.kv_states[i]
-                                                : recurrent_block_.data() + layout_.recurrent[i],
-                               .by_element = layout_.by_element[i],
-                               .dtype = state.dtype,
-                               .width = state.width,
-                               .entry_bytes = state.width * dtype_info(state.dtype).block_bytes});
+    context_.states.push_back(
+        {.data = is_cache ? cache_block_.data() + layout_.kv_states[i]
+                          : recurrent_block_.data() + layout_.recurrent[i],
+         .by_element = layout_.by_element[i],
+         .dtype = state.dtype,
+         .width = layout_.state_widths[i],
+         .entry_bytes = layout_.state_widths[i] * dtype_info(state.dtype).block_bytes});
     if (state.kind == plan::StateKind::recurrent)
       state_bytes_ += context_.states.back().entry_bytes;
   }
@@ -134,6 +138,16 @@ void CpuProgram::bind_weight(size_t index) {
         pack_panel(weight, *view.format, i / per_expert, i % per_expert, panels + i * one_panel);
     });
     view.panels = panels;
+  }
+  if (layout_.columns[index] >= 0) {
+    auto* columns = reinterpret_cast<float*>(weight_block_.data() + layout_.columns[index]);
+    std::vector<float> row(static_cast<size_t>(weight.in));
+    for (int64_t o = 0; o < weight.out; ++o) {
+      decode_row(weight, 0, o, row);
+      for (int64_t i = 0; i < weight.in; ++i)
+        columns[i * weight.out + o] = row[static_cast<size_t>(i)];
+    }
+    view.columns = columns;
   }
   context_.weights.push_back(view);
 }
@@ -238,8 +252,19 @@ Status CpuProgram::clear_state(int32_t state_slot) {
 
 Status CpuProgram::commit(int32_t state_slot, std::span<const int32_t> tape_rows) {
   KAPITSA_TRY(check_state_slot(context_.limits, state_slot));
-  // No step of this backend writes a tape, so that nothing waits to be replayed.
-  return check_tape_rows(context_.limits, tape_rows);
+  KAPITSA_TRY(check_tape_rows(context_.limits, tape_rows));
+  pool_->run([&](int thread, int n_threads) {
+    const Worker worker = {.thread = thread, .n_threads = n_threads};
+    for (const BoundStep& step : routines_.front()) {
+      std::visit(
+          [&](const auto& op) {
+            if constexpr (Replayable<std::remove_cvref_t<decltype(op)>>)
+              replay_op(context_, worker, op, state_slot, tape_rows);
+          },
+          *step.op);
+    }
+  });
+  return {};
 }
 
 Status CpuProgram::copy_slots(std::span<const SlotCopy> copies) {

@@ -80,6 +80,38 @@ struct AddValues {
   int64_t out_stride = 0;
 };
 
+inline constexpr int64_t kStateLanes = 16;
+
+// One token of a recurrence over a state S of 16 value elements, n keys each: element i of key j is
+// state[16 j + i]. All for each value element:
+//   delta = strength * (v - decay * S.k), or strength * v where it does not read;
+//   S' = decay * S + delta * k;  out = S'.q + skip * v = decay * S.q + delta * k.q + skip * v.
+struct StateStep {
+  const float* state = nullptr;
+  float* next = nullptr;  // S', may be `state`; nullptr: nobody needs it
+  int64_t n = 0;
+  int64_t n_lanes = 0;  // value elements that exist, at most 16
+  const float* k = nullptr;
+  const float* q = nullptr;
+  float kq = 0.0F;  // k . q
+  float decay = 1.0F, strength = 1.0F, skip = 0.0F;
+  bool reads = false;
+  const float* v = nullptr;
+  float* delta = nullptr;
+  float* out = nullptr;
+};
+
+// out[c] = bias[c] + sum over j of w[j][c] * x[j][c], j in order.
+struct Convolve {
+  const float* const* x = nullptr;  // (taps), each (n)
+  const float* w = nullptr;         // (taps, n), tap j at j * w_stride
+  int64_t w_stride = 0;
+  int64_t taps = 0;
+  const float* bias = nullptr;
+  float* out = nullptr;
+  int64_t n = 0;
+};
+
 struct Kernels {
   const char* name;  // as force_isa takes it
 
@@ -91,6 +123,11 @@ struct Kernels {
   float (*dot)(const float* x, const void* y, Plain type, int64_t n);
   void (*score_tile)(const ScoreTile& args);
   void (*add_values)(const AddValues& args);
+  void (*step_state)(const StateStep& args);
+  // S = decay * S + delta * k, as step_state computes it.
+  void (*advance_state)(float* state, int64_t n, int64_t n_lanes, const float* k, float decay,
+                        const float* delta);
+  void (*convolve)(const Convolve& args);
   float (*largest)(const float* x, int64_t n);  // -infinity where n is 0
   // x = exp(x - shift); returns the sum
   float (*exp_sum)(float* x, int64_t n, float shift);

@@ -5,6 +5,7 @@
 #include "backend/cpu/isa/kernels_f32.inl"
 #include "backend/cpu/isa/kernels_attention.inl"
 #include "backend/cpu/isa/kernels_packed.inl"
+#include "backend/cpu/isa/kernels_state.inl"
 // clang-format on
 
 constexpr Kernels table(const char* name) {
@@ -15,6 +16,9 @@ constexpr Kernels table(const char* name) {
           .dot = dot,
           .score_tile = score_tile,
           .add_values = add_values,
+          .step_state = step_state,
+          .advance_state = advance_state,
+          .convolve = convolve,
           .largest = largest,
           .exp_sum = exp_sum,
           .activate = activate,
