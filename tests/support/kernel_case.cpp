@@ -121,10 +121,10 @@ const std::vector<DeviceUnderTest>& devices_under_test() {
   static const std::vector<DeviceUnderTest> devices = [] {
     std::vector<DeviceUnderTest> known = {
         {"Ref", "ref", {}, true, true},
-        {"CpuScalar", "cpu", {0, "scalar"}, true, false},
-        {"CpuAvx2", "cpu", {0, "avx2"}, false, false},
-        {"CpuAvx512", "cpu", {0, "avx512"}, false, false},
-        {"CpuNeon", "cpu", {0, "neon"}, false, false},
+        {"CpuScalar", "cpu", {0, "scalar"}, true, true},
+        {"CpuAvx2", "cpu", {0, "avx2"}, false, true},
+        {"CpuAvx512", "cpu", {0, "avx512"}, false, true},
+        {"CpuNeon", "cpu", {0, "neon"}, false, true},
     };
     for (const backend::BackendEntry& entry : backend::backends()) {
       const std::string name = entry.name;

@@ -64,6 +64,13 @@ struct RopeTable {
   float* values = nullptr;
 };
 
+// Angles at the first token of every block of a sparse attention (ops_select.cpp).
+struct BlockRope {
+  const plan::SelectBlocks* op = nullptr;  // one of those that use it
+  int64_t n_pairs = 0;
+  float* values = nullptr;
+};
+
 // Base address and strides of heads in a buffer.
 struct HeadRows {
   float* base = nullptr;
@@ -82,6 +89,7 @@ struct Context {
   std::vector<WeightView> weights;
   std::vector<StateView> states;
   std::vector<RopeTable> ropes;
+  std::vector<BlockRope> block_ropes;
 
   // Of the running pass.
   const plan::Pass* pass = nullptr;
@@ -112,6 +120,15 @@ struct Context {
       if (table.rope == &rope || same_angles(*table.rope, rope)) return table.values;
     }
     return nullptr;
+  }
+  const BlockRope* block_rope(const plan::SelectBlocks& op) const {
+    for (const BlockRope& table : block_ropes) {
+      if (same_blocks(*table.op, op)) return &table;
+    }
+    return nullptr;
+  }
+  static bool same_blocks(const plan::SelectBlocks& a, const plan::SelectBlocks& b) {
+    return a.ratio == b.ratio && same_angles(a.rope, b.rope);
   }
   static bool same_angles(const plan::Rope& a, const plan::Rope& b) {
     return a.magnitude == b.magnitude && a.inv_freq == b.inv_freq;

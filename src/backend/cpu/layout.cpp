@@ -66,8 +66,16 @@ bool has_operands(const plan::Plan& plan, const plan::CacheAppend& op) {
   return can_cache(plan, op.cache);
 }
 bool has_operands(const plan::Plan& plan, const plan::Attend& op) {
-  return can_cache(plan, op.k_cache) && can_cache(plan, op.v_cache) && can_read(plan, op.sinks) &&
-         !op.selection;
+  return can_cache(plan, op.k_cache) && can_cache(plan, op.v_cache) && can_read(plan, op.sinks);
+}
+bool has_operands(const plan::Plan& plan, const plan::SelectBlocks& op) {
+  return can_cache(plan, op.key_cache) && can_read(plan, op.key_norm.weight);
+}
+bool has_operands(const plan::Plan& plan, const plan::NgramRows& op) {
+  return can_read(plan, op.table);
+}
+bool has_operands(const plan::Plan& plan, const plan::SoftEmbed& op) {
+  return can_read(plan, op.table);
 }
 bool has_operands(const plan::Plan& plan, const plan::Attention& op) {
   return has_operands(plan, op.attend);
@@ -169,6 +177,15 @@ void add_rope(const plan::Op& op, std::vector<const plan::Rope*>& ropes) {
   if (std::none_of(ropes.begin(), ropes.end(), same)) ropes.push_back(rope);
 }
 
+void add_block_rope(const plan::Op& op, std::vector<const plan::SelectBlocks*>& ropes) {
+  const auto* select = std::get_if<plan::SelectBlocks>(&op);
+  if (select == nullptr || select->rope.inv_freq.empty()) return;
+  const auto same = [&](const plan::SelectBlocks* other) {
+    return Context::same_blocks(*other, *select);
+  };
+  if (std::none_of(ropes.begin(), ropes.end(), same)) ropes.push_back(select);
+}
+
 Status check_limits(const ProgramLimits& limits) {
   const auto check = [](const char* name, int64_t value, int64_t least) -> Status {
     if (value >= least) return {};
@@ -229,6 +246,7 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
       mark_keys(step.op, layout.by_element);
       pad_states(step.op, layout.state_widths);
       add_rope(step.op, layout.ropes);
+      add_block_rope(step.op, layout.block_ropes);
       if (const auto* conv = std::get_if<plan::CausalConv>(&step.op))
         has_columns[static_cast<size_t>(conv->weight.index)] = true;
       std::visit(
@@ -262,6 +280,9 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
   for (const plan::Rope* rope : layout.ropes)
     layout.rope_values.push_back(
         buffers.add(limits.max_rows * 2 * std::ssize(rope->inv_freq), sizeof(float)));
+  for (const plan::SelectBlocks* select : layout.block_ropes)
+    layout.block_rope_values.push_back(
+        buffers.add(block_rope_floats(*select, limits), sizeof(float)));
   layout.scratch = buffers.add(n_threads, layout.scratch_bytes);
   layout.shared = buffers.add(shared, 1);
   if (buffers.overflow() || caches.overflow() || recurrent.overflow() || weights.overflow()) {

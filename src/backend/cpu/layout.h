@@ -28,6 +28,8 @@ struct Layout {
   std::vector<std::optional<Format>> formats;  // by weight; nullopt: multiplied in f32
   std::vector<const plan::Rope*> ropes;        // the different ones of the plan
   std::vector<int64_t> rope_values;            // in the buffer block
+  std::vector<const plan::SelectBlocks*> block_ropes;  // one for each BlockRope
+  std::vector<int64_t> block_rope_values;              // in the buffer block
   int64_t scratch = 0;                                 // of thread 0 in the buffer block
   int64_t scratch_bytes = 0;                           // of each thread
   int64_t shared = 0;                                  // of all threads, in the buffer block

@@ -39,6 +39,8 @@ void run_op(const Context& c, const Worker& w, const plan::CacheAppend& op);
 void run_op(const Context& c, const Worker& w, const plan::AttentionPrepare& op);
 void run_op(const Context& c, const Worker& w, const plan::Attend& op);
 void run_op(const Context& c, const Worker& w, const plan::Attention& op);
+// ops_select.cpp
+void run_op(const Context& c, const Worker& w, const plan::SelectBlocks& op);
 // ops_linear.cpp
 void run_op(const Context& c, const Worker& w, const plan::Linear& op);
 void run_op(const Context& c, const Worker& w, const plan::NormLinear& op);
@@ -53,6 +55,9 @@ void run_op(const Context& c, const Worker& w, const plan::CombineExperts& op);
 void run_op(const Context& c, const Worker& w, const plan::CausalConv& op);
 void run_op(const Context& c, const Worker& w, const plan::DeltaRule& op);
 void run_op(const Context& c, const Worker& w, const plan::SsmScan& op);
+// ops_special.cpp
+void run_op(const Context& c, const Worker& w, const plan::NgramRows& op);
+void run_op(const Context& c, const Worker& w, const plan::SoftEmbed& op);
 // ops_output.cpp
 void run_op(const Context& c, const Worker& w, const plan::GatherOutputs& op);
 void run_op(const Context& c, const Worker& w, const plan::TopLogits& op);
@@ -76,6 +81,11 @@ concept Replayable = requires(const Context& c, const Worker& w, const Op& op) {
 // Elements of an entry of the recurrent state, which is padded.
 int64_t state_width(const plan::DeltaRule& op);
 int64_t state_width(const plan::SsmScan& op);
+
+// A BlockRope: its size, its values, and from them the angles (pairs, 2) at one block.
+int64_t block_rope_floats(const plan::SelectBlocks& op, const ProgramLimits& limits);
+void fill_block_rope(const plan::SelectBlocks& op, const ProgramLimits& limits, float* values);
+void block_angles(const BlockRope& rope, int32_t block, float* angles);
 
 // Computes the angles of all ropes of the plan for the pass's rows, before the first step.
 void fill_ropes(const Context& c, const Worker& w);
@@ -124,6 +134,12 @@ int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                       const plan::DeltaRule& op);
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::SsmScan& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::SelectBlocks& op);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                      const plan::SoftEmbed& op);
+int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
+                     const plan::SoftEmbed& op);
 int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Attend& op);
 int64_t shared_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                      const plan::Attention& op);

@@ -61,7 +61,7 @@ struct Scratch {
   Running* running;    // (queries)
   const void** value;  // (kSplit)
   std::byte* tile;     // (q dim, 16): gathered keys
-  int32_t* path;       // (max_rows) slots
+  int32_t* path;       // slots
   int32_t* ends;       // (rows of a block, 2): begin and end of a row's positions
 };
 
@@ -69,12 +69,20 @@ int64_t n_block_queries(const plan::Attend& op) {
   return std::max<int64_t>(kBlockQueries, op.q.count / op.n_kv_heads);
 }
 
+// Rows whose keys are found together; a selection is a row's own.
 int64_t block_rows(const plan::Attend& op) {
+  if (op.selection) return 1;
   return n_block_queries(op) / (op.q.count / op.n_kv_heads);
 }
 
-int64_t scratch_size(const plan::Attend& op, const ProgramLimits& limits, std::byte* base,
-                     Scratch* scratch) {
+// Keys of a row that may lie on its path: those of the pass, or all that it selects.
+int64_t max_path(const plan::Plan& plan, const ProgramLimits& limits, const plan::Attend& op) {
+  if (!op.selection) return limits.max_rows;
+  return limits.max_rows + plan.buffer(op.selection).width * op.selection_block;
+}
+
+int64_t scratch_size(const plan::Plan& plan, const ProgramLimits& limits, const plan::Attend& op,
+                     std::byte* base, Scratch* scratch) {
   int64_t size = 0;
   const auto take = [&](int64_t bytes) {
     std::byte* from = base == nullptr ? nullptr : base + size;
@@ -90,7 +98,7 @@ int64_t scratch_size(const plan::Attend& op, const ProgramLimits& limits, std::b
   s.running = reinterpret_cast<Running*>(take(n * int64_t{sizeof(Running)}));
   s.value = reinterpret_cast<const void**>(take(kSplit * int64_t{sizeof(void*)}));
   s.tile = take(int64_t{op.q.dim} * kKeyTile * 4);
-  s.path = reinterpret_cast<int32_t*>(take(limits.max_rows * 4));
+  s.path = reinterpret_cast<int32_t*>(take(max_path(plan, limits, op) * 4));
   s.ends = reinterpret_cast<int32_t*>(take(n * 8));
   if (scratch != nullptr) *scratch = s;
   return size;
@@ -101,7 +109,7 @@ public:
   Attending(const Context& c, const Worker& w, const plan::Attend& op)
       : c_(c), op_(op), k_cache_(c.state(op.k_cache)), v_cache_(c.state(op.v_cache)),
         group_(op.q.count / op.n_kv_heads) {
-    scratch_size(op, c.limits, w.scratch, &s_);
+    scratch_size(*c.plan, c.limits, op, w.scratch, &s_);
   }
 
   // Prepares a work item; its positions are those of all its rows together.
@@ -203,20 +211,15 @@ private:
              .page_tokens = c_.limits.page_tokens,
              .committed = pass.views[sequence].committed,
              .path = s_.path};
-    if (!rows.dense) {
-      find_path(rows);
-      return;
-    }
+    if (op_.selection) return find_selected(rows);
+    if (!rows.dense) return find_path(rows);
     // The rows of the pass lie in the page table too.
     const int32_t last = keys_.committed + rows.end - rows.begin;
     keys_.committed = last;
     keys_.begin = last;
     for (int32_t i = 0; i < block_.n_rows; ++i) {
       const int32_t position = position_of(block_.first + i);
-      int32_t end = position + 1;
-      if (op_.mask == plan::Mask::bidirectional) end = last;
-      if (op_.mask == plan::Mask::block)
-        end = std::min(last, (position / op_.block + 1) * op_.block);
+      const int32_t end = last_position(rows, position);
       s_.ends[2 * i] = window_begin(position, keys_.view->committed);
       s_.ends[2 * i + 1] = end;
       keys_.begin = std::min(keys_.begin, s_.ends[2 * i]);
@@ -236,17 +239,62 @@ private:
       first = position_of(r);
     }
     std::reverse(s_.path, s_.path + n);
-    const int32_t block_end = op_.mask == plan::Mask::block
-                                  ? (position_of(row) / op_.block + 1) * op_.block
-                                  : std::numeric_limits<int32_t>::max();
     for (int32_t r = row + 1; op_.mask != plan::Mask::causal && r < rows.end; ++r) {
-      if (position_of(r) < block_end) s_.path[n++] = pass.slots[static_cast<size_t>(r)];
+      if (position_of(r) < block_end(position_of(row)))
+        s_.path[n++] = pass.slots[static_cast<size_t>(r)];
     }
     keys_.begin = begin;
     if (begin >= keys_.committed) keys_.begin = keys_.committed = first;
     keys_.end = keys_.committed + n;
     s_.ends[0] = keys_.begin;
     s_.ends[1] = keys_.end;
+  }
+
+  // A single row's keys in the blocks that it selects, all of them on the path: cut by their number
+  // rather than their position.
+  void find_selected(const SequenceRows& rows) {
+    const plan::Pass& pass = *c_.pass;
+    const int32_t row = block_.first;
+    const int32_t* selection = c_.i32(op_.selection) + row * c_.width(op_.selection);
+    const int32_t* selection_end = selection + c_.width(op_.selection);
+    const int32_t begin = window_begin(position_of(row), keys_.committed);
+    const int32_t end = rows.dense ? last_position(rows, position_of(row)) : keys_.committed;
+    keys_.committed = end;
+    int32_t n = 0;
+    for (const int32_t* block = selection; block < selection_end; ++block) {
+      if (*block < 0) continue;
+      const int32_t first = *block * op_.selection_block;
+      for (int32_t p = std::max(begin, first); p < std::min(end, first + op_.selection_block); ++p)
+        s_.path[n++] = keys_.slot(p);
+    }
+    const auto append = [&](int32_t r) {
+      const int32_t block = position_of(r) / op_.selection_block;
+      const bool selected = std::find(selection, selection_end, block) != selection_end;
+      if (position_of(r) >= begin && selected) s_.path[n++] = pass.slots[static_cast<size_t>(r)];
+    };
+    if (!rows.dense) {
+      const int32_t first = n;
+      for (int32_t r = row; r >= 0; r = pass.parent(r))
+        append(r);
+      std::reverse(s_.path + first, s_.path + n);
+      for (int32_t r = row + 1; op_.mask != plan::Mask::causal && r < rows.end; ++r) {
+        if (position_of(r) < block_end(position_of(row))) append(r);
+      }
+    }
+    keys_.committed = 0;
+    keys_.begin = s_.ends[0] = 0;
+    keys_.end = s_.ends[1] = n;
+  }
+
+  // End of the positions of a dense sequence that the mask shows to a position.
+  int32_t last_position(const SequenceRows& rows, int32_t position) const {
+    const int32_t last = keys_.view->committed + rows.end - rows.begin;
+    if (op_.mask == plan::Mask::causal) return position + 1;
+    return std::min(last, block_end(position));
+  }
+  int32_t block_end(int32_t position) const {
+    return op_.mask == plan::Mask::block ? (position / op_.block + 1) * op_.block
+                                         : std::numeric_limits<int32_t>::max();
   }
 
   int32_t window_begin(int32_t position, int32_t committed) const {
@@ -455,9 +503,8 @@ void run_attend(const Context& c, const Worker& w, const plan::Attend& op, F&& f
 
 }  // namespace
 
-int64_t scratch_bytes(const plan::Plan& /*plan*/, const ProgramLimits& limits,
-                      const plan::Attend& op) {
-  return scratch_size(op, limits, nullptr, nullptr);
+int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits, const plan::Attend& op) {
+  return scratch_size(plan, limits, op, nullptr, nullptr);
 }
 int64_t scratch_bytes(const plan::Plan& plan, const ProgramLimits& limits,
                       const plan::Attention& op) {

@@ -40,6 +40,8 @@ struct SplitOf {
   Split operator()(const plan::CausalConv&) const { return Split::free; }
   Split operator()(const plan::DeltaRule&) const { return Split::free; }
   Split operator()(const plan::SsmScan&) const { return Split::free; }
+  Split operator()(const plan::SelectBlocks&) const { return Split::free; }
+  Split operator()(const plan::SoftEmbed&) const { return Split::free; }
   template <typename Op>
   Split operator()(const Op& op) const {
     if constexpr (Runnable<Op>) return rows_of(op.out);
@@ -109,6 +111,12 @@ Status CpuProgram::allocate() {
   for (size_t i = 0; i < layout_.ropes.size(); ++i)
     context_.ropes.push_back({layout_.ropes[i], reinterpret_cast<float*>(buffer_block_.data() +
                                                                          layout_.rope_values[i])});
+  for (size_t i = 0; i < layout_.block_ropes.size(); ++i) {
+    const plan::SelectBlocks& op = *layout_.block_ropes[i];
+    auto* values = reinterpret_cast<float*>(buffer_block_.data() + layout_.block_rope_values[i]);
+    fill_block_rope(op, context_.limits, values);
+    context_.block_ropes.push_back({&op, std::ssize(op.rope.inv_freq), values});
+  }
   for (size_t i = 0; i < plan_.weights().size(); ++i)
     bind_weight(i);
   return {};
