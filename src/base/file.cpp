@@ -105,7 +105,26 @@ Result<std::string> read_text_file(const std::filesystem::path& path, int64_t ma
   return content;
 }
 
-Status write_file_atomic(const std::filesystem::path& path, std::string_view content) {
+std::filesystem::path write_target(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  return error ? path : target;
+}
+
+bool is_special_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+}
+
+Status write_file_atomic(const std::filesystem::path& wanted, std::string_view content) {
+  const std::filesystem::path path = write_target(wanted);
+  if (is_special_file(path)) {
+    const Descriptor file{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};
+    if (file.fd < 0) return system_error(path, "open");
+    return write_all(file.fd, content, path);
+  }
   std::string temporary = path.string() + ".XXXXXX";
   {
     const Descriptor file{::mkstemp(temporary.data())};

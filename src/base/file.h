@@ -40,8 +40,14 @@ private:
 Result<std::string> read_text_file(const std::filesystem::path& path,
                                    int64_t max_bytes = int64_t{64} << 20);
 
+// What a write to `path` goes to: the file that a symbolic link names, else the path itself.
+std::filesystem::path write_target(const std::filesystem::path& path);
+// Whether the path exists and is no regular file (a device, a pipe): it cannot be replaced whole.
+bool is_special_file(const std::filesystem::path& path);
+
 // Writes to a temporary name in the same folder and renames: a reader sees the old file or the new
-// one, never a part.
+// one, never a part. A symbolic link stays, and what it names is replaced; a device or a pipe is
+// written as it is.
 Status write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace kapitsa

@@ -224,12 +224,14 @@ int bench_command(const BenchOptions& options) {
 void add_bench(const Command& app, int& exit_code) {
   auto options = std::make_shared<BenchOptions>();
   const Command command = app.subcommand("bench", "Measure the speed of a model on this machine");
-  command.option("MODEL", options->model,
-                 "Name as in 'kapitsa list', or path of a model file or folder; default: "
-                 "smollm2, or the first model that is there");
-  const Option synthetic = command.option(
-      "--synthetic", options->synthetic,
-      "Random weights in the shape of " + fmt::format("{}", fmt::join(synthetic_models(), ", ")));
+  const Option model =
+      command.option("MODEL", options->model,
+                     "Name as in 'kapitsa list', or path of a model file or folder; default: "
+                     "smollm2, or the first model that is there");
+  Option synthetic = command.option("--synthetic", options->synthetic,
+                                    "Random weights in the shape of " +
+                                        fmt::format("{}", fmt::join(synthetic_models(), ", ")));
+  synthetic.excludes(model);
   command.option("--layers", options->layers, "Only the first layers of a synthetic model")
       .range(int64_t{1}, int64_t{1000})
       .needs(synthetic);

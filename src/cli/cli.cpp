@@ -16,6 +16,10 @@ namespace {
 
 constexpr size_t kMaxLine = 2000;  // bytes of a message: a hostile file may put megabytes into it
 
+int output_failed() {
+  return report({ErrorCode::io, "standard output: cannot be written; the output is incomplete"});
+}
+
 int usage_error(const std::string& message) {
   std::fprintf(stderr, "kapitsa: %s (see kapitsa --help)\n", one_line(message).c_str());
   return kExitUsage;
@@ -66,15 +70,19 @@ int run(int argc, char** argv) {
   try {
     const Application::Outcome outcome = application.run(argc, argv);
     if (!outcome.usage_error.empty()) return usage_error(outcome.usage_error);
-    if (outcome.exit_code != 0) return outcome.exit_code;
+    if (outcome.exit_code != 0) exit_code = outcome.exit_code;
   } catch (const std::bad_alloc&) {
     return report({ErrorCode::out_of_memory, "out of memory: the system refused to give more"});
   } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return output_failed();
     return report({ErrorCode::out_of_memory,
                    fmt::format("the system refused a thread: {}; use fewer --threads, or allow "
                                "this process more memory",
                                error.what())});
   }
+  // What the last flush could not write must not look like success.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    return exit_code == 0 ? output_failed() : exit_code;
   return exit_code;
 }
 

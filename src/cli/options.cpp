@@ -32,7 +32,9 @@ void add_machine_options_without_context(const Command& command, MachineOptions&
       .group(kGroup);
   command.option("--backend", options.load.backend, "cpu or ref; default: the fastest")
       .group(kGroup);
-  command.option("--isa", options.load.isa, "CPU instruction set; default: the best").group(kGroup);
+  command
+      .option("--isa", options.load.isa, "CPU instruction set; default: KAPITSA_ISA, or the best")
+      .group(kGroup);
   command.option("--compute", options.compute, "fast, or f32 for exact comparisons")
       .one_of(keys(kComputes))
       .group(kGroup);

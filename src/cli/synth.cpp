@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 namespace kapitsa::cli {
@@ -17,10 +18,16 @@ struct SynthCommand {
   std::string model;
   std::string path;
   int32_t layers = 0;
+  bool force = false;
   bool quiet = false;
 };
 
 int synth_command(const SynthCommand& command) {
+  std::error_code ignored;
+  if (!command.force && std::filesystem::is_regular_file(command.path, ignored)) {
+    return report(
+        {ErrorCode::invalid_argument, command.path + ": exists already; --force writes over it"});
+  }
   const InterruptGuard guard;
   ProgressBar bar(command.model, ProgressBar::style_for_stderr(command.quiet));
   const auto bytes = write_synthetic(
@@ -54,6 +61,7 @@ void add_synth(const Command& app, int& exit_code) {
   command.option("FILE", options->path, "The GGUF file to write").required();
   command.option("--layers", options->layers, "Only the first layers; default: all")
       .range(int64_t{1}, int64_t{1000});
+  command.flag("-f,--force", options->force, "Write over a file that exists");
   command.flag("-q,--quiet", options->quiet, "No progress, only the path");
   command.footer(
       "For measuring this or another engine without a download: speed does not depend on "

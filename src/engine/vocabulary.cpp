@@ -132,7 +132,7 @@ Result<Vocabulary> read_vocabulary(const weights::Checkpoint& file) {
   KAPITSA_ASSIGN(spec.pre, file.string_or("tokenizer.ggml.pre", ""));
   KAPITSA_ASSIGN(spec.tokens, file.strings("tokenizer.ggml.tokens"));
   KAPITSA_ASSIGN(spec.types, token_types(file));
-  if (file.has("tokenizer.ggml.merges")) {
+  if (spec.model == TokenizerModel::bpe_bytes || file.has("tokenizer.ggml.merges")) {
     KAPITSA_ASSIGN(spec.merges, file.strings("tokenizer.ggml.merges"));
   }
   if (file.has("tokenizer.ggml.scores")) {

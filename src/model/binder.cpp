@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstring>
+
 namespace kapitsa::model {
 namespace {
 
@@ -102,6 +104,24 @@ const weights::Tensor* Binder::find(const std::string& name, const std::vector<i
   return tensor;
 }
 
+void Binder::check_finite(const std::string& name, DType dtype, std::span<const std::byte> data) {
+  if (!status_ || (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)) return;
+  // All bits of the exponent set: infinity or NaN.
+  uint32_t mask = 0x7C00;
+  if (dtype == DType::f32) mask = 0x7F800000;
+  if (dtype == DType::bf16) mask = 0x7F80;
+  const size_t width = dtype == DType::f32 ? 4 : 2;
+  for (size_t at = 0; at + width <= data.size(); at += width) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, data.data() + at, width);  // little endian, as the files are
+    if ((bits & mask) != mask) continue;
+    fail(ErrorCode::corrupt_file, fmt::format("tensor '{}': value {}: expected a finite number, "
+                                              "found infinity or NaN",
+                                              name, at / width));
+    return;
+  }
+}
+
 bool Binder::fill_grouped(const std::string& name, plan::Weight& weight) {
   if (checkpoint_.format() != weights::Format::mlx) return false;
   const auto module = weights::find_mlx_module(checkpoint_, without_suffix(name));
@@ -126,6 +146,8 @@ bool Binder::fill_grouped(const std::string& name, plan::Weight& weight) {
   weight.scales = m.scales->data;
   weight.scale_dtype = m.scales->dtype;
   if (m.biases != nullptr) weight.biases = m.biases->data;
+  check_finite(m.scales->name, m.scales->dtype, m.scales->data);
+  if (m.biases != nullptr) check_finite(m.biases->name, m.biases->dtype, m.biases->data);
   return true;
 }
 
@@ -232,6 +254,8 @@ plan::WeightId Binder::vector(const TensorName& name, int64_t n) {
 plan::WeightId Binder::vector(const TensorName& name, const std::vector<int64_t>& shape) {
   const weights::Tensor* tensor = find(full_name(name), shape);
   if (tensor == nullptr) return {};
+  check_finite(tensor->name, tensor->dtype, tensor->data);
+  if (!status_) return {};
   if (tensor->dtype != DType::f32) return derived(tensor->name, values_of(*tensor));
   model_.n_parameters += tensor->n_elements();
   plan::Weight weight;

@@ -114,6 +114,8 @@ private:
   bool fill_grouped(const std::string& name, plan::Weight& weight);
   // NVFP4 in GGUF: the companion tensor that multiplies the matrix.
   void fill_scale(const std::string& name, plan::Weight& weight);
+  // Of small tensors and scales: one that is no number spoils every answer.
+  void check_finite(const std::string& name, DType dtype, std::span<const std::byte> data);
   void fail(ErrorCode code, const std::string& what);
 
   const weights::Checkpoint& checkpoint_;

@@ -2,6 +2,7 @@
 #include "model/arch.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace kapitsa::model {
 namespace {
@@ -9,6 +10,38 @@ namespace {
 Result<std::string> architecture_name(const weights::Checkpoint& checkpoint) {
   return checkpoint.string(checkpoint.format() == weights::Format::gguf ? "general.architecture"
                                                                         : "model_type");
+}
+
+// The layer in a tensor's name, "<prefix>N.": -1 when it has none.
+int64_t layer_of(std::string_view tensor, std::string_view prefix) {
+  if (!tensor.starts_with(prefix)) return -1;
+  int64_t layer = -1;
+  const char* begin = tensor.data() + prefix.size();
+  const char* end = tensor.data() + tensor.size();
+  const auto [stop, error] = std::from_chars(begin, end, layer);
+  return error == std::errc() && stop != end && *stop == '.' ? layer : -1;
+}
+
+// Layers that the metadata does not count would be left out in silence.
+Status check_layer_count(const weights::Checkpoint& file, const std::string& architecture) {
+  const bool gguf = file.format() == weights::Format::gguf;
+  const std::string key = gguf ? architecture + ".block_count" : "num_hidden_layers";
+  if (!file.has(key)) return {};  // the architecture says what it misses
+  KAPITSA_ASSIGN(int64_t n_layers, file.integer(key, 0, 1 << 16));
+  for (const char* more : {"num_nextn_predict_layers", "mtp_num_hidden_layers"}) {
+    if (gguf || !file.has(more)) continue;
+    KAPITSA_ASSIGN(const int64_t n, file.integer(more, 0, 1 << 16));
+    n_layers += n;
+  }
+  for (const weights::Tensor& tensor : file.tensors()) {
+    const int64_t layer = layer_of(tensor.name, gguf ? "blk." : "model.layers.");
+    if (layer < n_layers) continue;
+    return Error{ErrorCode::corrupt_file, file.path().string() + ": " + key +
+                                              ": expected at least " + std::to_string(layer + 1) +
+                                              " because of tensor '" + tensor.name + "', found " +
+                                              std::to_string(n_layers)};
+  }
+  return {};
 }
 
 }  // namespace
@@ -20,7 +53,9 @@ Result<Model> load_model(const weights::Checkpoint& checkpoint, const RecordOpti
     const auto& names =
         checkpoint.format() == weights::Format::gguf ? arch->gguf_names : arch->model_types;
     if (std::find(names.begin(), names.end(), name) != names.end()) {
-      return arch->load(checkpoint, options);
+      KAPITSA_ASSIGN(Model model, arch->load(checkpoint, options));
+      KAPITSA_TRY(check_layer_count(checkpoint, name));
+      return model;
     }
     for (const std::string_view other : names)
       known.append(known.empty() ? "" : ", ").append(other);

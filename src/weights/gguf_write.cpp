@@ -3,6 +3,7 @@
 // files have them.
 #include "weights/gguf_write.h"
 
+#include "base/file.h"
 #include "base/output_file.h"
 #include "weights/ggml_types.h"
 
@@ -160,7 +161,12 @@ Status write_tensors(const GgufSource& source, int64_t total, OutputFile& file) 
 
 }  // namespace
 
-Result<int64_t> write_gguf(const std::filesystem::path& path, const GgufSource& source) {
+Result<int64_t> write_gguf(const std::filesystem::path& wanted, const GgufSource& source) {
+  const std::filesystem::path path = write_target(wanted);
+  if (path.empty() || is_special_file(path)) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("'{}': expected the name of a file to write", wanted.string())};
+  }
   KAPITSA_ASSIGN(const Header header, header_of(source));
   auto total = static_cast<int64_t>(header.bytes().size());
   for (const Tensor& tensor : source.tensors)

@@ -21,7 +21,8 @@ struct GgufSource {
 };
 
 // The file appears under its name when it is complete; a part that was written is removed on
-// failure. Refuses, before it writes, what the disk has no room for. Returns the size in bytes.
+// failure. Refuses, before it writes, what the disk has no room for. Returns the size in bytes. A
+// symbolic link stays; a device, a pipe or a folder is refused.
 Result<int64_t> write_gguf(const std::filesystem::path& path, const GgufSource& source);
 
 }  // namespace kapitsa::weights

@@ -90,6 +90,37 @@ class Errors(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("cannot write the answer", done.stderr)
 
+    def test_no_command_ends_well_when_its_output_is_lost(self):
+        for command in (["--version"], ["list", "--json"], ["inspect", MODEL], ["inspect", MODEL, "--json"],
+                        ["completions", "bash"], ["run", "--help"]):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([PROGRAM, *command], stdout=full, stderr=subprocess.PIPE, encoding="utf-8",
+                                      timeout=DEADLINE, env=environment(), check=False)
+            self.assertEqual(done.returncode, 1, command)
+            self.assertIn("standard output: cannot be written", done.stderr)
+
+    def test_synth_replaces_nothing_unasked_and_no_device(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept, link, pipe = (os.path.join(folder, name) for name in ("kept.gguf", "link.gguf", "pipe.gguf"))
+            Path(kept).write_text("mine", encoding="utf-8")
+            os.symlink(kept, link)
+            os.mkfifo(pipe)
+            for path in (kept, link):
+                self.check(1, ["synth", "smollm2", path, "--layers", "1"], "exists already")
+                self.assertEqual(Path(kept).read_text(encoding="utf-8"), "mine")
+            self.check(1, ["synth", "smollm2", pipe, "--layers", "1"], "expected the name of a file")
+            done = run("synth", "smollm2", link, "--layers", "1", "--force", "-q")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(os.path.islink(link))
+            self.assertGreater(os.path.getsize(kept), 1 << 20)
+
+    def test_the_environment_chooses_the_instruction_set(self):
+        done = run("inspect", MODEL, KAPITSA_ISA="scalar")
+        self.assertIn("scalar kernels", done.stdout)
+        done = run("run", MODEL, "x", "-n", "1", KAPITSA_ISA="none")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("instruction set 'none' is not available", done.stderr)
+
     def test_a_named_pipe_is_no_model(self):
         with tempfile.TemporaryDirectory() as folder:
             pipe = os.path.join(folder, "a\nb\x1b[31m.gguf")

@@ -1,10 +1,12 @@
 #include "backend/cpu/isa.h"
 
+#include "base/env.h"
 #include "base/system.h"
 
 namespace kapitsa::backend::cpu {
 
-Result<const Kernels*> choose_kernels(const std::string& force) {
+Result<const Kernels*> choose_kernels(const std::string& asked) {
+  const std::string force = asked.empty() ? environment("KAPITSA_ISA").value_or("") : asked;
   const Kernels* const best_first[] = {avx512_kernels(), avx2_kernels(),
                                        has_arm_dot_product() ? neon_kernels() : nullptr,
                                        scalar_kernels()};

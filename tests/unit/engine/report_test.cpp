@@ -94,11 +94,18 @@ TEST(Verify, another_perplexity_than_the_known_one_does_not_pass) {
 }
 
 TEST(Verify, a_weight_that_is_not_a_number_is_found) {
-  const DamagedCopy copy([](std::string& bytes) {
-    const uint32_t nan = 0x7FC00000;
-    std::memcpy(bytes.data() + bytes.size() - 64, &nan, sizeof nan);
-  });
-  const auto checks = verify({.load = copy.options()});
+  const auto damaged = [](size_t from_end) {
+    return DamagedCopy([from_end](std::string& bytes) {
+      const uint32_t nan = 0x7FC00000;
+      std::memcpy(bytes.data() + bytes.size() - from_end, &nan, sizeof nan);
+    });
+  };
+  const DamagedCopy norm = damaged(64);  // the last tensor; loading looks at vectors already
+  const auto refused = verify({.load = norm.options()});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("expected a finite number"), std::string::npos);
+  const DamagedCopy matrix = damaged(40000);
+  const auto checks = verify({.load = matrix.options()});
   ASSERT_TRUE(checks.ok()) << checks.error().message;
   EXPECT_FALSE(checks->front().passed);
   EXPECT_NE(checks->front().detail.find("is not finite"), std::string::npos)

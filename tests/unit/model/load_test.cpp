@@ -10,7 +10,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -27,6 +29,14 @@ using Shapes = std::map<std::string, std::vector<int64_t>>;
 std::vector<std::byte> zeros(const std::vector<int64_t>& shape) {
   const int64_t n = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   return std::vector<std::byte>(static_cast<size_t>(n) * sizeof(float));
+}
+
+// Zeros, but for the last value.
+std::vector<std::byte> nans(const std::vector<int64_t>& shape) {
+  std::vector<std::byte> bytes = zeros(shape);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(bytes.data() + bytes.size() - sizeof nan, &nan, sizeof nan);
+  return bytes;
 }
 
 class LoadTest : public ::testing::Test {
@@ -59,18 +69,19 @@ protected:
 class GgufLoadTest : public LoadTest {
 protected:
   std::string error() {
-    test::GgufWriter writer;
+    test::GgufWriter writer;  // all tensors zero, but for the one that is broken
     writer.set("general.architecture", architecture_);
     for (const auto& [key, value] : counts_)
       writer.set(prefix_ + key, value);
     for (const auto& [key, value] : numbers_)
       writer.set(prefix_ + key, value);
     for (const auto& [name, shape] : tensors_)
-      writer.add_tensor(name, DType::f32, shape, zeros(shape));
+      writer.add_tensor(name, DType::f32, shape, name == broken_ ? nans(shape) : zeros(shape));
     writer.write(folder_ / "m.gguf");
     return error_of(folder_ / "m.gguf");
   }
 
+  std::string broken_;
   std::string architecture_ = "llama";
   std::string prefix_ = "llama.";
   std::map<std::string, uint32_t> counts_ = {
@@ -105,6 +116,17 @@ TEST_F(GgufLoadTest, a_sliding_window_reaches_every_attention_step) {
     if (attention != nullptr && attention->attend.window == 48) ++n_windows;
   }
   EXPECT_EQ(n_windows, 1);
+}
+
+TEST_F(GgufLoadTest, a_norm_that_is_no_number_is_named) {
+  broken_ = "blk.0.ffn_norm.weight";
+  EXPECT_THAT(error(), HasSubstr("tensor 'blk.0.ffn_norm.weight': value 7: expected a finite"));
+}
+
+TEST_F(GgufLoadTest, a_layer_that_is_not_counted_is_named) {
+  tensors_["blk.1.attn_norm.weight"] = {8};
+  EXPECT_THAT(error(), HasSubstr("llama.block_count: expected at least 2 because of tensor "
+                                 "'blk.1.attn_norm.weight', found 1"));
 }
 
 TEST_F(GgufLoadTest, unknown_architecture_lists_what_is_known) {
