@@ -63,8 +63,9 @@ private:
     if (name.empty()) {
       ++next_;
     } else {
-      const char* end = name.data() + name.size();
-      const auto [stop, error] = std::from_chars(name.data(), end, place);
+      const char* begin = name.data();
+      const char* end = begin + name.size();
+      const auto [stop, error] = std::from_chars(begin, end, place);
       if (error != std::errc() || stop != end) {
         for (const auto& [key, value] : arguments_.named) {
           if (key == name) return value;
