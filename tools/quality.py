@@ -6,7 +6,7 @@ Usage:
   python tools/quality.py llama-cpp BINDINGS MODEL.gguf TOKENS.i32 OUT.f32 [--batch N]
   python tools/quality.py compare EXACT.f32 TOKENS.i32 NAME=LOGITS.f32 ...
 Kapitsa's own logits come from bench_logits. BINDINGS is the folder of llama-cpp-python's sources; its library is found
-through LLAMA_CPP_LIB_PATH. It runs as a black box: flash attention off, f16 cache, as its defaults are.
+through LLAMA_CPP_LIB_PATH. It runs as a black box with its default parameters.
 """
 
 import argparse
