@@ -5,6 +5,7 @@
 //
 // --text: the token ids of its I32 tensor `tokens` instead of a made-up text, for the accuracy.
 #include "backend/backend.h"
+#include "must.h"
 #include "support/decoder.h"
 #include "weights/gguf.h"
 
@@ -29,18 +30,6 @@ constexpr int32_t kPrompt = 512;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-void must(const Status& status) {
-  if (status) return;
-  fmt::print(stderr, "{}\n", status.error().message);
-  std::exit(1);
-}
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) must(Status(result.error()));
-  return std::move(*result);
 }
 
 struct Setup {

@@ -1,5 +1,5 @@
 // Writes the logits of a model for given tokens, to be compared with another engine's by
-// tools/quality.py. Prefill in passes of 256, as the engine does, then the rest one by one.
+// tools/quality.py. Prefill in passes of 256, then the rest one by one.
 //
 //   bench_logits MODEL TOKENS.i32 OUT.f32 [--compute fast|f32] [--backend NAME] [--decode N]
 //
@@ -7,6 +7,7 @@
 // last tokens are decoded one by one (default 64).
 #include "base/file.h"
 #include "model/arch.h"
+#include "must.h"
 #include "support/plan_runner.h"
 #include "weights/open.h"
 
@@ -22,18 +23,6 @@ namespace kapitsa::bench {
 namespace {
 
 constexpr size_t kPassRows = 256;
-
-void must(const Status& status) {
-  if (status) return;
-  fmt::print(stderr, "{}\n", status.error().message);
-  std::exit(1);
-}
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) must(Status(result.error()));
-  return std::move(*result);
-}
 
 struct Options {
   std::string model, tokens, out;

@@ -30,13 +30,11 @@ RandomKind kind_of(std::string_view name) {
   return RandomKind::weight;
 }
 
-// Matrices that converters leave in f32 because they are small and matter.
+// Beside vectors: matrices that converters leave in f32 because they are small and matter.
 bool stays_f32(std::string_view name, const std::vector<int64_t>& shape) {
-  if (shape.size() < 2) return true;
-  constexpr std::string_view kParts[] = {"ffn_gate_inp", "ssm_conv1d", "norm", "ssm_a", "ssm_d"};
-  return std::ranges::any_of(kParts, [&](std::string_view part) {
-    return name.find(part) != std::string_view::npos && !name.ends_with("ssm_alpha.weight");
-  });
+  return shape.size() < 2 || kind_of(name) != RandomKind::weight ||
+         name.find("ffn_gate_inp") != std::string_view::npos ||
+         name.find("ssm_conv1d") != std::string_view::npos;
 }
 
 DType type_of(const SyntheticShape& model, std::string_view name,

@@ -6,13 +6,13 @@
 //                                                  -> {"text": TEXT}
 // What fails gives {"error": MESSAGE}.
 #include "engine/vocabulary.h"
+#include "support/moment.h"
 #include "text/chat_template.h"
 #include "text/jinja/format.h"
 #include "weights/open.h"
 
 #include <boost/json.hpp>
 
-#include <ctime>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -22,20 +22,6 @@ namespace kapitsa::test {
 namespace {
 
 namespace json = boost::json;
-
-// The moment that run.py gives to its own templates.
-std::tm moment() {
-  std::tm now = {};
-  now.tm_year = 2024 - 1900;
-  now.tm_mon = 6;
-  now.tm_mday = 26;
-  now.tm_hour = 9;
-  now.tm_min = 5;
-  now.tm_sec = 3;
-  now.tm_wday = 5;
-  now.tm_yday = 207;
-  return now;
-}
 
 class TextTool {
 public:

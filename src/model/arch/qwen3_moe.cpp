@@ -9,16 +9,6 @@
 namespace kapitsa::model {
 namespace {
 
-// Published files have experts in every layer; a sibling that does not is refused.
-void check_every_layer_is_sparse(ConfigReader& reader) {
-  constexpr Key kStep = {"", "decoder_sparse_step"};
-  const int32_t step = reader.count_or(kStep, 1, 1000);
-  if (step != 1) {
-    reader.refuse(ErrorCode::unsupported, kStep, "1 (experts in every layer)",
-                  std::to_string(step));
-  }
-}
-
 Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options) {
   ConfigReader reader(file, "qwen3moe");
   const AttentionConfig attention_config = read_attention(reader);
@@ -30,7 +20,7 @@ Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options
   experts_config.router.score = plan::RouterScore::softmax;
   // The default of transformers; GGUF has no key for it, published models all say true.
   experts_config.router.renormalise = reader.flag_or({"", "norm_topk_prob"}, reader.is_gguf());
-  check_every_layer_is_sparse(reader);
+  refuse_dense_layers(reader);
   KAPITSA_TRY(reader.status());
 
   Model model;

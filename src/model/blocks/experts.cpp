@@ -48,6 +48,22 @@ ExpertsConfig read_experts(ConfigReader& reader, int32_t hidden) {
   return config;
 }
 
+void refuse_dense_layers(ConfigReader& reader) {
+  constexpr Key kStep = {"", "decoder_sparse_step"};
+  constexpr Key kDense = {"", "mlp_only_layers"};
+  const int32_t step = reader.count_or(kStep, 1, 1000);
+  if (step != 1) {
+    reader.refuse(ErrorCode::unsupported, kStep, "1 (experts in every layer)",
+                  std::to_string(step));
+  }
+  if (!reader.has(kDense)) return;
+  const auto dense = reader.file().integers(reader.name(kDense));
+  if (!dense || !dense->empty()) {
+    reader.refuse(ErrorCode::unsupported, kDense, "none (experts in every layer)",
+                  dense ? std::to_string(dense->size()) + " layers" : "another value");
+  }
+}
+
 ExpertsWeights bind_experts(Binder& binder, const ExpertsConfig& config) {
   const int64_t n = config.router.n_experts;
   ExpertsWeights w = {.norm = binder.norm(config.norm, config.hidden),

@@ -37,6 +37,9 @@ struct ExpertsWeights {
 // Sizes and their keys: expert_count, expert_used_count, expert_feed_forward_length.
 ExpertsConfig read_experts(ConfigReader& reader, int32_t hidden);
 
+// Refuses a file of an architecture with experts in every layer that has dense layers.
+void refuse_dense_layers(ConfigReader& reader);
+
 ExpertsWeights bind_experts(Binder& binder, const ExpertsConfig& config);
 
 class ExpertsRecorder {

@@ -1,6 +1,7 @@
 // Templates against what jinja2 makes of them (data/jinja.json, made by
 // tools/golden/jinja_cases.py).
 #include "base/file.h"
+#include "support/moment.h"
 #include "text/jinja/format.h"
 #include "text/jinja/template.h"
 
@@ -32,16 +33,7 @@ TEST(JinjaGolden, rendersLikeTheReference) {
     RenderInput input;
     for (const auto& [key, value] : (own->is_dict() ? *own : data).as_dict()->entries())
       input.variables.emplace_back(key.string().text(), value);
-    std::tm now{};
-    now.tm_year = 124;
-    now.tm_mon = 6;
-    now.tm_mday = 26;
-    now.tm_hour = 9;
-    now.tm_min = 5;
-    now.tm_sec = 3;
-    now.tm_wday = 5;
-    now.tm_yday = 207;
-    input.now = now;
+    input.now = test::moment();
     const auto parsed = Template::parse(text_at(item, "template"));
     const Result<Str> rendered = parsed ? parsed->render(input) : Result<Str>(parsed.error());
     if (item.as_dict()->find("error")) {
