@@ -58,9 +58,10 @@ std::string Binder::renamed(std::string_view hf) const {
 }
 
 std::string Binder::full_name(const TensorName& name) const {
-  constexpr std::string_view kLayers = "model.layers.";
   std::string own = renamed(name.hf);
-  if (mtp_ && own.starts_with(kLayers)) own.replace(0, kLayers.size(), "mtp.layers.");
+  if (const size_t dot = own.find(".layers."); mtp_ && dot != std::string::npos) {
+    own.replace(0, dot, "mtp");
+  }
   std::string full = file_name(checkpoint_, {name.gguf, own});
   replace_first(full, layer_);
   return full;

@@ -161,7 +161,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(GoldenCase{"qwen3_5_bf16.gguf", "qwen3_5_hf.golden.gguf"},
                     GoldenCase{"qwen3_5_hf", "qwen3_5_hf.golden.gguf"},
                     GoldenCase{"qwen3_5_moe_bf16.gguf", "qwen3_5_moe_hf.golden.gguf"},
-                    GoldenCase{"qwen3_5_moe_hf", "qwen3_5_moe_hf.golden.gguf"}),
+                    GoldenCase{"qwen3_5_moe_hf", "qwen3_5_moe_hf.golden.gguf"},
+                    GoldenCase{"nemotron_h_moe_bf16.gguf", "nemotron_h_moe_hf.golden.gguf"},
+                    GoldenCase{"nemotron_h_moe_hf", "nemotron_h_moe_hf.golden.gguf"}),
     [](const auto& param) {
       const std::filesystem::path path = param.param.checkpoint;
       return path.stem().string() + (path.has_extension() ? "_gguf" : "");

@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -136,7 +137,8 @@ MODELS = [
         "nemotron_h",
         NEMOTRON
         | NEMOTRON_EXPERTS
-        | {"layers_block_type": ["linear_attention", "moe", "linear_attention", "full_attention", "moe"]},
+        | {"layers_block_type": ["linear_attention", "moe", "linear_attention", "full_attention", "moe"]}
+        | {"num_nextn_predict_layers": 1, "mtp_layers_block_type": ["full_attention", "moe"]},
         gguf="nemotron_h_moe_bf16.gguf",
     ),
     Model(
@@ -162,6 +164,49 @@ MODELS = [
 ]
 
 
+class NemotronHead(torch.nn.Module):
+    """The multi-token-prediction head of 3.5, which transformers leaves out: two of its own blocks, and norms.
+
+    Structure: vLLM, nemotron_h_mtp.py.
+    """
+
+    def __init__(self, network):
+        super().__init__()
+        config, blocks = network.config, network.model.layers
+        norm = lambda: type(network.model.norm_f)(config.hidden_size, eps=config.layer_norm_epsilon)  # noqa: E731
+        kinds = config.layers_block_type
+        self.layers = torch.nn.ModuleList(
+            type(blocks[0])(config, kinds.index(kind)) for kind in config.mtp_layers_block_type
+        )
+        first, last = self.layers
+        first.enorm, first.hnorm, last.final_layernorm = norm(), norm(), norm()
+        first.eh_proj = torch.nn.Linear(2 * config.hidden_size, config.hidden_size, bias=False)
+
+    def forward(self, embedded, hidden, mask):
+        first, last = self.layers
+        x = first.eh_proj(torch.cat([first.enorm(embedded), first.hnorm(hidden)], dim=-1))
+        return last.final_layernorm(last(first(x, attention_mask=mask)))
+
+
+def head_logits(state, tokens):
+    """Logits of the head at the last four rows that have a next token, after the trunk's normed hidden states."""
+
+    @torch.no_grad()
+    def compute(network):
+        head = NemotronHead(network)
+        head.load_state_dict({name.removeprefix("mtp."): values for name, values in state.items()})
+        head = float64.widen(head.float().eval())
+        rows = []
+        hook = network.model.norm_f.register_forward_hook(lambda _module, _args, output: rows.append(output))
+        network(torch.tensor([tokens]), use_cache=False)
+        hook.remove()
+        embedded = network.model.embeddings(torch.tensor([tokens[1:]]))
+        mask = torch.full((len(tokens) - 1,) * 2, float("-inf"), dtype=torch.float64).triu(1)[None, None]
+        return {"mtp.logits": network.lm_head(head(embedded, rows[0][:, :-1], mask))[0, -4:]}
+
+    return compute if state else lambda network: {}
+
+
 def auto_class(model_type):
     return AutoModelForImageTextToText if model_type == "muse_glimmer" else AutoModelForCausalLM
 
@@ -184,6 +229,17 @@ def random_values(model, name, shape):
     return tiny_llama.uniform(state, shape, gains.get(parent, 1.0) / shape[-1] ** 0.5)
 
 
+def separate_experts(state):
+    """Joined experts as checkpoints hold them: one tensor per expert."""
+    result = {}
+    for name, values in state.items():
+        if ".experts." in name:
+            result |= {name.replace(".experts.", f".experts.{e}.") + ".weight": v.clone() for e, v in enumerate(values)}
+        else:
+            result[name] = values
+    return result
+
+
 @torch.no_grad()
 def write_source(folder, model):
     text = {
@@ -198,6 +254,13 @@ def write_source(folder, model):
     for name, values in network.state_dict().items():
         values.copy_(torch.from_numpy(np.array(random_values(model, name, tuple(values.shape)))))
     network.bfloat16().save_pretrained(folder)
+    if model.config.get("num_nextn_predict_layers"):
+        head = NemotronHead(network)
+        for name, values in head.state_dict().items():
+            values.copy_(torch.from_numpy(np.array(random_values(model, "mtp." + name, tuple(values.shape)))))
+        path = folder / "model.safetensors"
+        more = {f"mtp.{name}": tensor for name, tensor in separate_experts(head.bfloat16().state_dict()).items()}
+        save_file(load_file(path) | more, path, metadata={"format": "pt"})
     if model.mlx is not None:  # mlx-lm knows the text part only
         path = folder / "model.safetensors"
         text = {name: tensor for name, tensor in load_file(path).items() if ".vision_" not in name}
@@ -223,6 +286,18 @@ def read_folder(folder):
             if ".experts." in name and name.endswith(mlx):
                 state[name.replace(mlx, own)] = state.pop(name)
     return config, state
+
+
+def joined_experts(state):
+    """separate_experts undone."""
+    result, experts = {}, {}
+    for name, values in state.items():
+        parts = re.fullmatch(r"(.*\.experts\.)(\d+)\.(.*)\.weight", name)
+        if parts is None:
+            result[name] = values
+        else:
+            experts.setdefault(parts[1] + parts[3], {})[int(parts[2])] = values
+    return result | {name: torch.stack([each[e] for e in range(len(each))]) for name, each in experts.items()}
 
 
 def make_model(config, state, dtype):
@@ -273,6 +348,7 @@ def write(model, out, llama_cpp, work):
         script = CONVERTER.format(folder=str(llama_cpp), model=str(source), out=str(out / model.gguf), options=[])
         subprocess.run([sys.executable, "-c", script], check=True)
     config, state = read_folder(folder)
+    head = joined_experts({name: state.pop(name) for name in list(state) if name.startswith("mtp.")})
     tokens = tiny_folders.tokenizer().encode(tiny_llama.PROMPT).ids
     leads = check_experts_are_clear(make_model(config, state, torch.float64), tokens)
     print(f"{model.name}: smallest lead of a chosen expert {min(leads, default=1.0):.1e}")
@@ -280,7 +356,8 @@ def write(model, out, llama_cpp, work):
     for path in sorted(folder.glob("*.safetensors")):
         metadata["model_sha256." + path.name] = exact.sha256_of(path)
     golden = out / f"{model.name}.golden.gguf"
-    exact.write_expected(golden, lambda dtype: make_model(config, state, dtype), tokens, metadata)
+    network = lambda dtype: make_model(config, state, dtype)  # noqa: E731
+    exact.write_expected(golden, network, tokens, metadata, head_logits(head, tokens))
 
 
 def main():

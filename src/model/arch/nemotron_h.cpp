@@ -7,6 +7,7 @@
 #include "model/blocks/decoder.h"
 #include "model/blocks/experts.h"
 #include "model/blocks/mamba_mixer.h"
+#include "model/blocks/mtp.h"
 
 #include <fmt/format.h>
 
@@ -28,6 +29,13 @@ const std::vector<Rename> kRenames = {
     {"model.", "backbone."},
 };
 constexpr TensorName kEmbedding = {"token_embd.weight", "backbone.embeddings.weight"};
+// The head of 3.5: a layer of attention, then one of experts, which GGUF folds into one block.
+constexpr MtpNames kHeadNames = {
+    .join = {kMtpNames.join.gguf, "mtp.layers.0.eh_proj.weight"},
+    .embedding_norm = {kMtpNames.embedding_norm.gguf, "mtp.layers.0.enorm.weight"},
+    .hidden_norm = {kMtpNames.hidden_norm.gguf, "mtp.layers.0.hnorm.weight"},
+    .output_norm = {kMtpNames.output_norm.gguf, "mtp.layers.1.final_layernorm.weight"}};
+constexpr TensorName kHeadExpertsNorm = {kPostAttentionNorm.gguf, kMixerNorm.hf};
 constexpr TensorName kMlpUp = {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight"};
 constexpr TensorName kMlpDown = {"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"};
 
@@ -192,6 +200,28 @@ void refuse_siblings(ConfigReader& reader, const Layout& layout) {
   }
 }
 
+// Refuses heads of other layers than those above.
+void refuse_other_heads(ConfigReader& reader) {
+  constexpr Key kHeads = {"nextn_predict_layers", "num_nextn_predict_layers"};
+  constexpr Key kPattern = {"", "mtp_hybrid_override_pattern"};
+  constexpr Key kTypes = {"", "mtp_layers_block_type"};
+  const int32_t n_heads = reader.optional_count(kHeads, 16);
+  if (n_heads == 0) return;
+  if (n_heads != 1) {
+    reader.refuse(ErrorCode::unsupported, kHeads, "0 or 1", std::to_string(n_heads));
+  }
+  if (reader.is_gguf()) return;
+  std::string pattern = reader.text_or(kPattern, "");
+  const Key& key = pattern.empty() ? kTypes : kPattern;
+  if (pattern.empty() && reader.has(kTypes)) {
+    for (const std::string_view type : reader.texts(kTypes))
+      pattern.push_back(letter_of(type));
+  }
+  if (!pattern.empty() && pattern != "*E") {
+    reader.refuse(ErrorCode::unsupported, key, "*E (attention, experts)", pattern);
+  }
+}
+
 struct Config {
   Layout layout;
   DecoderConfig decoder;
@@ -239,6 +269,39 @@ void record_squared_relu_mlp(Binder& b, plan::Plan& p, const Config& c, plan::Bu
         std::to_string(layer) + ".mlp");
 }
 
+// What the layers of each kind share.
+struct Recorders {
+  Recorders(plan::Plan& p, const Config& c, DType kv_dtype, plan::BufferId x) {
+    if (c.layout.has(Mixer::mamba)) mamba.emplace(p, c.mamba, x);
+    if (c.layout.has(Mixer::attention)) {
+      attention.emplace(p, c.attention, plan::Rope{}, kv_dtype, x);
+    }
+    if (c.layout.has(Mixer::experts)) experts.emplace(p, c.experts, x, c.eps);
+  }
+
+  std::optional<MambaRecorder> mamba;
+  std::optional<AttentionRecorder> attention;
+  std::optional<ExpertsRecorder> experts;
+};
+
+// f = W [Norm(embedding) ; Norm(hidden)]; f += attention(n(f)); f += experts(n(f)); hidden = n(f)
+Status record_head(Binder& b, plan::Plan& p, const Config& c, const DecoderWeights& outer,
+                   Recorders& recorders, plan::BufferId x, bool is_gguf) {
+  MtpRecorder head(p, outer, x, c.eps);
+  const MtpWeights mtp = bind_mtp(b, c.decoder, outer, c.hidden, kHeadNames);
+  const AttentionWeights attention = bind_attention(b, c.attention, /*with_head_norms=*/false);
+  b.set_mtp_layer(c.decoder.n_layers, is_gguf ? 0 : 1);
+  ExpertsConfig experts_config = c.experts;
+  experts_config.norm = kHeadExpertsNorm;
+  const ExpertsWeights experts = bind_experts(b, experts_config);
+  KAPITSA_TRY(b.status());
+  head.begin(mtp);
+  recorders.attention->record(attention, c.decoder.n_layers);
+  recorders.experts->record(experts, c.decoder.n_layers);
+  head.end(mtp);
+  return {};
+}
+
 Result<Model> load_config(ConfigReader& reader, const Config& c, const RecordOptions& options) {
   Model model;
   model.architecture = "nemotron_h";
@@ -250,27 +313,25 @@ Result<Model> load_config(ConfigReader& reader, const Config& c, const RecordOpt
 
   plan::Plan& p = model.plan;
   const plan::BufferId x = begin_decoder(p, outer, c.hidden);  // (rows, hidden)
-  std::optional<MambaRecorder> mamba;
-  std::optional<AttentionRecorder> attention;
-  std::optional<ExpertsRecorder> experts;
-  if (c.layout.has(Mixer::mamba)) mamba.emplace(p, c.mamba, x);
-  if (c.layout.has(Mixer::attention)) {
-    attention.emplace(p, c.attention, plan::Rope{}, options.kv_dtype, x);
-  }
-  if (c.layout.has(Mixer::experts)) experts.emplace(p, c.experts, x, c.eps);
+  Recorders recorders(p, c, options.kv_dtype, x);
   for (int32_t i = 0; i < c.decoder.n_layers; ++i) {
     b.set_layer(i);
     switch (c.layout.layers[static_cast<size_t>(i)]) {
-    case Mixer::mamba: mamba->record(bind_mamba(b, c.mamba), i); break;
+    case Mixer::mamba: recorders.mamba->record(bind_mamba(b, c.mamba), i); break;
     case Mixer::attention:
-      attention->record(bind_attention(b, c.attention, /*with_head_norms=*/false), i);
+      recorders.attention->record(bind_attention(b, c.attention, /*with_head_norms=*/false), i);
       break;
     case Mixer::mlp: record_squared_relu_mlp(b, p, c, x, i); break;
-    case Mixer::experts: experts->record(bind_experts(b, c.experts), i); break;
+    case Mixer::experts: recorders.experts->record(bind_experts(b, c.experts), i); break;
     }
     KAPITSA_TRY(b.status());
   }
   end_decoder(p, c.decoder, outer, x, c.eps);
+
+  const bool has_parts = recorders.attention && recorders.experts;
+  if (options.mtp && has_parts && has_mtp(b, c.decoder, kHeadNames)) {
+    KAPITSA_TRY(record_head(b, p, c, outer, recorders, x, reader.is_gguf()));
+  }
   return model;
 }
 
@@ -278,6 +339,7 @@ Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options
   KAPITSA_ASSIGN(const std::string gguf_name, file.string_or("general.architecture", ""));
   ConfigReader reader(file, gguf_name);
   const Config config = read_config(reader, gguf_name == "nemotron_h_moe");
+  if (options.mtp) refuse_other_heads(reader);
   KAPITSA_TRY(reader.status());
   return load_config(reader, config, options);
 }

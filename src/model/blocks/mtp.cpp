@@ -3,33 +3,29 @@
 namespace kapitsa::model {
 namespace {
 
-constexpr TensorName kJoin = {"blk.{}.nextn.eh_proj.weight", "mtp.fc.weight"};
-constexpr TensorName kEmbeddingNorm = {"blk.{}.nextn.enorm.weight",
-                                       "mtp.pre_fc_norm_embedding.weight"};
-constexpr TensorName kHiddenNorm = {"blk.{}.nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight"};
-constexpr TensorName kOutputNorm = {"blk.{}.nextn.shared_head_norm.weight", "mtp.norm.weight"};
 constexpr TensorName kEmbedding = {"blk.{}.nextn.embed_tokens.weight", ""};
 constexpr TensorName kOutput = {"blk.{}.nextn.shared_head_head.weight", ""};
 
 }  // namespace
 
-bool has_mtp(Binder& binder, const DecoderConfig& decoder) {
+bool has_mtp(Binder& binder, const DecoderConfig& decoder, const MtpNames& names) {
   binder.set_mtp_layer(decoder.n_layers, 0);
-  return binder.has(kJoin);
+  return binder.has(names.join);
 }
 
 MtpWeights bind_mtp(Binder& binder, const DecoderConfig& decoder, const DecoderWeights& trunk,
-                    int32_t hidden) {
+                    int32_t hidden, const MtpNames& names) {
   binder.set_mtp_layer(decoder.n_layers, 0);
   const auto own_or = [&](const TensorName& name, plan::WeightId shared) {
     return binder.has(name) ? binder.matrix(name, decoder.n_vocab, hidden) : shared;
   };
   MtpWeights w;
   w.embedding = own_or(kEmbedding, trunk.embedding);
-  w.embedding_norm = binder.norm(kEmbeddingNorm, hidden);
-  w.hidden_norm = binder.norm(kHiddenNorm, hidden);
-  w.join = binder.matrix(kJoin, hidden, int64_t{2} * hidden);
-  w.output_norm = binder.has(kOutputNorm) ? binder.norm(kOutputNorm, hidden) : trunk.output_norm;
+  w.embedding_norm = binder.norm(names.embedding_norm, hidden);
+  w.hidden_norm = binder.norm(names.hidden_norm, hidden);
+  w.join = binder.matrix(names.join, hidden, int64_t{2} * hidden);
+  w.output_norm =
+      binder.has(names.output_norm) ? binder.norm(names.output_norm, hidden) : trunk.output_norm;
   w.output = own_or(kOutput, trunk.output);
   return w;
 }

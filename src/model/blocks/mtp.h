@@ -9,8 +9,18 @@
 
 namespace kapitsa::model {
 
+// What the tensors at the ends of a head are called.
+struct MtpNames {
+  TensorName join, embedding_norm, hidden_norm, output_norm;
+};
+inline constexpr MtpNames kMtpNames = {
+    .join = {"blk.{}.nextn.eh_proj.weight", "mtp.fc.weight"},
+    .embedding_norm = {"blk.{}.nextn.enorm.weight", "mtp.pre_fc_norm_embedding.weight"},
+    .hidden_norm = {"blk.{}.nextn.hnorm.weight", "mtp.pre_fc_norm_hidden.weight"},
+    .output_norm = {"blk.{}.nextn.shared_head_norm.weight", "mtp.norm.weight"}};
+
 // Whether the file has a head.
-bool has_mtp(Binder& binder, const DecoderConfig& decoder);
+bool has_mtp(Binder& binder, const DecoderConfig& decoder, const MtpNames& names = kMtpNames);
 
 struct MtpWeights {
   plan::WeightId embedding;                    // (vocab, hidden)
@@ -22,7 +32,7 @@ struct MtpWeights {
 
 // Makes the head's layer the binder's current one. What the head does not have, it shares.
 MtpWeights bind_mtp(Binder& binder, const DecoderConfig& decoder, const DecoderWeights& trunk,
-                    int32_t hidden);
+                    int32_t hidden, const MtpNames& names = kMtpNames);
 
 class MtpRecorder {
 public:
