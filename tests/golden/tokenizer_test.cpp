@@ -57,7 +57,7 @@ TEST(TokenizerGolden, tinyModelsTokenizeTheirPrompts) {
   for (const std::string variant : {"f32", "wide_head", "kquant"}) {
     const auto model = expect(weights::read_gguf(kData + "llama_" + variant + ".gguf"));
     const auto golden = expect(weights::read_gguf(kData + "llama_" + variant + ".golden.gguf"));
-    const weights::Tensor* tokens = golden.find("tokens");
+    const weights::Tensor* tokens = golden.find("prompt");
     ASSERT_NE(tokens, nullptr);
     std::vector<int32_t> expected(static_cast<size_t>(tokens->n_elements()));
     std::memcpy(expected.data(), tokens->data.data(), tokens->data.size());

@@ -69,7 +69,7 @@ TEST_F(ModelFolder, answers_with_its_own_tokenizer) {
   ASSERT_TRUE(prompt.ok());
   const auto tokens = (*engine)->tokenise(TextPrompt{*prompt});
   ASSERT_TRUE(tokens.ok()) << tokens.error().message;
-  EXPECT_EQ(*tokens, integers(golden, "tokens"));
+  EXPECT_EQ(*tokens, integers(golden, "prompt"));
 
   Request request;
   request.prompt = TextPrompt{*prompt};

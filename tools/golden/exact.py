@@ -146,20 +146,34 @@ def write_golden(path, metadata, tensors):
     writer.close()
 
 
-def write_expected(path, make_model, tokens, metadata, more=lambda model: {}):
-    """What make_model(torch.float64) computes for one prompt, and how far make_model(torch.float32) is from it.
+def lengthened(tokens, n_vocab, seed=0, n_tokens=320):
+    """The tokens, and random ones after them: five steps of the prefill grid, longer than every window."""
+    state = np.random.RandomState(seed)
+    return list(tokens) + state.randint(0, n_vocab, n_tokens - len(tokens)).tolist()
+
+
+def kept_rows(n_tokens):
+    """Every eighth row, and the last eight."""
+    return sorted({*range(0, n_tokens, 8), *range(n_tokens - 8, n_tokens)})
+
+
+def write_expected(path, make_model, prompt, tokens, metadata, more=lambda model: {}):
+    """What make_model(torch.float64) computes for the tokens and answers to the prompt, and how far make_model(torch.float32) is from it.
 
     more(model) gives further tensors.
     """
     model = make_model(torch.float64)
     logits, hidden = run(model, tokens)
     single, _ = run(make_model(torch.float32), tokens)
-    ids, gaps = greedy(model, tokens, 16)
+    ids, gaps = greedy(model, prompt, 16)
     difference = float((single.double() - logits).abs().max())
     metadata = metadata | {"logits_std": float(logits.std()), "f32_max_abs_diff": difference}
+    rows = kept_rows(len(tokens))
     tensors = {
+        "prompt": np.array(prompt),
         "tokens": np.array(tokens),
-        "logits": logits,
+        "logits.rows": np.array(rows),
+        "logits": logits[rows],
         "hidden": hidden,
         "greedy.tokens": np.array(ids),
         "greedy.gap": np.array(gaps),

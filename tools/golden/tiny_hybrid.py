@@ -320,16 +320,17 @@ def write(model, out, llama_cpp, work):
         path = out / f"{model.model_type.removesuffix('_text')}_bf16.gguf"
         tiny_folders.convert_to_gguf(llama_cpp, source, path, [] if head else ["--no-mtp"])
         check_gguf(path, model, state, head)
-    tokens = tiny_folders.tokenizer().encode(tiny_llama.PROMPT).ids
+    tokens = tiny_folders.long_tokens()
     if "num_experts" in model.config:
-        leads = tiny_folders.check_experts_are_clear(reference.make_model(config, state, torch.float64), tokens)
-        print(f"{model.name}: smallest lead of a chosen expert's logit {min(leads):.1e}")
+        network = reference.make_model(config, state, torch.float64)
+        tokens = tiny_folders.clear_tokens(model, lambda tokens: tiny_folders.expert_leads(network, tokens), 1e-3)
     metadata = {"model": model.name, "prompt_text": tiny_llama.PROMPT}
     for path in sorted(folder.glob("*.safetensors")):
         metadata["model_sha256." + path.name] = exact.sha256_of(path)
     golden = out / f"{model.name}.golden.gguf"
     make_model = lambda dtype: reference.make_model(config, state, dtype)  # noqa: E731
-    exact.write_expected(golden, make_model, tokens, metadata, mtp_logits(config, head, tokens))
+    more = mtp_logits(config, head, tokens)
+    exact.write_expected(golden, make_model, tiny_folders.prompt_tokens(), tokens, metadata, more)
 
 
 def main():

@@ -227,7 +227,10 @@ def write_expected(path, model_path):
         "model_sha256": exact.sha256_of(model_path),
         "prompt_text": PROMPT,
     }
-    exact.write_expected(path, file.model, file.tokenizer().encode(PROMPT).ids, metadata)
+    tokenizer = file.tokenizer()
+    prompt = tokenizer.encode(PROMPT).ids
+    tokens = exact.lengthened(prompt, tokenizer.get_vocab_size())
+    exact.write_expected(path, file.model, prompt, tokens, metadata)
 
 
 def main():
