@@ -6,11 +6,10 @@
 namespace kapitsa::backend {
 namespace {
 
-// Row `row` of expert `expert` in an array with as many bytes for each row.
-std::span<const std::byte> slice(std::span<const std::byte> all, const plan::Weight& weight,
-                                 int64_t expert, int64_t row) {
-  const size_t bytes = all.size() / static_cast<size_t>(weight.experts * weight.out);
-  return all.subspan(static_cast<size_t>(expert * weight.out + row) * bytes, bytes);
+// Row `row` of `n_rows` with as many bytes each.
+std::span<const std::byte> slice(std::span<const std::byte> all, int64_t n_rows, int64_t row) {
+  const size_t bytes = all.size() / static_cast<size_t>(n_rows);
+  return all.subspan(static_cast<size_t>(row) * bytes, bytes);
 }
 
 }  // namespace
@@ -25,10 +24,9 @@ void decode_row(const plan::Weight& weight, int64_t expert, int64_t row, std::sp
   const auto codes =
       plan::matrix_bytes(weight, expert).subspan(static_cast<size_t>(row) * bytes, bytes);
   if (weight.dtype == DType::grouped) {
-    const auto biases =
-        weight.biases.empty() ? weight.biases : slice(weight.biases, weight, expert, row);
-    weights::dequantise_mlx(weight.group, codes, slice(weight.scales, weight, expert, row), biases,
-                            weight.scale_dtype, out);
+    weights::dequantise_mlx(
+        weight.group, codes, slice(plan::matrix_scales(weight, expert), weight.out, row),
+        slice(plan::matrix_biases(weight, expert), weight.out, row), weight.scale_dtype, out);
   } else {
     const Status decoded = weights::dequantise(weight.dtype, codes, out);
     KAPITSA_CHECK(decoded.ok(), "the caller checked can_decode");

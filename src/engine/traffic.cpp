@@ -94,6 +94,8 @@ int64_t weight_bytes(const plan::Weight& weight) {
   size_t bytes = weight.data.size() + weight.scales.size() + weight.biases.size();
   for (const std::span<const std::byte> matrix : weight.expert_data)
     bytes += matrix.size();
+  for (const std::span<const std::byte> scales : weight.expert_scales)
+    bytes += scales.size();
   return static_cast<int64_t>(bytes);
 }
 

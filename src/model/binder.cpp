@@ -86,9 +86,12 @@ const weights::Tensor* Binder::find(const std::string& name, const std::vector<i
   const weights::Tensor* tensor = checkpoint_.find_or_make(name, shape);
   if (!is_gguf() && checkpoint_.find(name + "_scale") != nullptr) {
     fail(ErrorCode::unsupported,
-         fmt::format("tensor '{0}': weights with scales of their own ({0}_scale: NVFP4, FP8) are "
-                     "not supported",
+         fmt::format("tensor '{0}': scales of its own ({0}_scale) are supported for matrices only",
                      name));
+    tensor = nullptr;
+  } else if (!is_gguf() && checkpoint_.find(name + "_packed") != nullptr) {
+    fail(ErrorCode::unsupported,
+         fmt::format("tensor '{}_packed': the format compressed-tensors is not supported", name));
     tensor = nullptr;
   } else if (tensor == nullptr) {
     fail(ErrorCode::corrupt_file,
@@ -152,6 +155,22 @@ bool Binder::fill_grouped(const std::string& name, plan::Weight& weight) {
   return true;
 }
 
+bool Binder::add_nvfp4(const std::string& name, plan::Weight& weight) {
+  if (checkpoint_.format() != weights::Format::hf) return false;
+  const auto matrix = weights::find_nvfp4_matrix(checkpoint_, name, weight.out, weight.in);
+  if (!matrix) {
+    if (status_) status_ = matrix.error();
+    return true;
+  }
+  if (!*matrix) return false;
+  weight.dtype = DType::grouped;
+  weight.group = weights::Nvfp4Matrix::kQuant;
+  weight.expert_data.push_back((*matrix)->weight->data);
+  weight.expert_scales.push_back((*matrix)->scales->data);
+  weight.scale.push_back((*matrix)->scale);
+  return true;
+}
+
 void Binder::fill_scale(const std::string& name, plan::Weight& weight) {
   if (!is_gguf() || weight.dtype != DType::nvfp4) return;
   const std::string companion = without_suffix(name) + ".scale";
@@ -175,7 +194,7 @@ plan::WeightId Binder::add_matrix(const std::string& name, const std::vector<int
   weight.experts = shape.size() == 3 ? shape[0] : 1;
   weight.out = shape[shape.size() - 2];
   weight.in = shape.back();
-  if (!fill_grouped(name, weight)) {
+  if (!fill_grouped(name, weight) && !(weight.experts == 1 && add_nvfp4(name, weight))) {
     const weights::Tensor* tensor = find(name, shape);
     if (tensor == nullptr) return {};
     weight.dtype = tensor->dtype;
@@ -234,16 +253,20 @@ plan::WeightId Binder::separate_experts(const ExpertName& name, int64_t n_expert
   for (int64_t e = 0; e < n_experts; ++e) {
     std::string own = weight.name;
     replace_first(own, e);
-    const weights::Tensor* tensor = find(own, {out, in});
-    if (tensor == nullptr) return {};
-    if (e == 0) weight.dtype = tensor->dtype;
-    if (tensor->dtype != weight.dtype) {
+    const DType before = weight.dtype;
+    if (!add_nvfp4(own, weight)) {
+      const weights::Tensor* tensor = find(own, {out, in});
+      if (tensor == nullptr) return {};
+      weight.dtype = tensor->dtype;
+      weight.expert_data.push_back(tensor->data);
+    }
+    if (!status_) return {};
+    if (e > 0 && weight.dtype != before) {
       fail(ErrorCode::corrupt_file,
            fmt::format("tensor '{}': expected {} like the other experts, found {}", own,
-                       dtype_info(weight.dtype).name, dtype_info(tensor->dtype).name));
+                       dtype_info(before).name, dtype_info(weight.dtype).name));
       return {};
     }
-    weight.expert_data.push_back(tensor->data);
   }
   return add_experts(std::move(weight));
 }

@@ -112,6 +112,9 @@ private:
   plan::WeightId joined_experts(const ExpertName& name, int64_t n_experts, int64_t out, int64_t in);
   // MLX: the matrix as codes, scales and biases. Returns false when it is not quantised so.
   bool fill_grouped(const std::string& name, plan::Weight& weight);
+  // ModelOpt in Hugging Face files: one matrix as codes and scales, added to the weight's experts.
+  // Returns false when it is not quantised so.
+  bool add_nvfp4(const std::string& name, plan::Weight& weight);
   // NVFP4 in GGUF: the companion tensor that multiplies the matrix.
   void fill_scale(const std::string& name, plan::Weight& weight);
   // Of small tensors and scales: one that is no number spoils every answer.

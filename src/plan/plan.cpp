@@ -29,6 +29,26 @@ std::span<const std::byte> matrix_bytes(const Weight& weight, int64_t expert) {
   return weight.data.subspan(static_cast<size_t>(expert) * bytes, bytes);
 }
 
+namespace {
+
+// Of an array with as many bytes for each expert.
+std::span<const std::byte> expert_part(std::span<const std::byte> all, const Weight& weight,
+                                       int64_t expert) {
+  const size_t bytes = all.size() / static_cast<size_t>(weight.experts);
+  return all.subspan(static_cast<size_t>(expert) * bytes, bytes);
+}
+
+}  // namespace
+
+std::span<const std::byte> matrix_scales(const Weight& weight, int64_t expert) {
+  if (!weight.expert_scales.empty()) return weight.expert_scales[static_cast<size_t>(expert)];
+  return expert_part(weight.scales, weight, expert);
+}
+
+std::span<const std::byte> matrix_biases(const Weight& weight, int64_t expert) {
+  return expert_part(weight.biases, weight, expert);
+}
+
 BufferId Plan::add_buffer(Buffer buffer) {
   KAPITSA_CHECK(buffer.width > 0, "a buffer needs a positive width");
   KAPITSA_CHECK(!has_name(buffers_, buffer.name), "two buffers of one name");

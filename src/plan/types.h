@@ -57,6 +57,8 @@ struct Weight {
   GroupQuant group = {};
   std::span<const std::byte> scales = {};
   std::span<const std::byte> biases = {};
+  // Instead of scales: those of each expert, where a file keeps them apart. Not with biases.
+  std::vector<std::span<const std::byte>> expert_scales = {};
   DType scale_dtype = DType::bf16;
 };
 
@@ -64,6 +66,9 @@ struct Weight {
 int64_t row_bytes(const Weight& weight);
 // The bytes of one expert's matrix, wherever they lie.
 std::span<const std::byte> matrix_bytes(const Weight& weight, int64_t expert);
+// DType::grouped: the scales and biases of one expert.
+std::span<const std::byte> matrix_scales(const Weight& weight, int64_t expert);
+std::span<const std::byte> matrix_biases(const Weight& weight, int64_t expert);
 
 // What lives across passes.
 enum class StateKind : uint8_t {

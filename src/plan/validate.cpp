@@ -497,6 +497,17 @@ Status check_grouped(const Weight& weight) {
   const int64_t n_groups = weight.experts * weight.out * (weight.in / group);
   const bool affine = weight.group.mode == GroupMode::affine;
   const int64_t expected = n_groups * (affine ? dtype_info(weight.scale_dtype).block_bytes : 1);
+  if (!weight.expert_scales.empty()) {
+    const auto fits = [&](std::span<const std::byte> part) {
+      return std::ssize(part) == expected / weight.experts;
+    };
+    if (affine || !weight.scales.empty() || std::ssize(weight.expert_scales) != weight.experts ||
+        !std::ranges::all_of(weight.expert_scales, fits))
+      return wrong("weight {}: scales of {} experts apart, expected {} of {} bytes each",
+                   weight.name, weight.expert_scales.size(), weight.experts,
+                   expected / weight.experts);
+    return {};
+  }
   if (std::ssize(weight.scales) != expected || std::ssize(weight.biases) != (affine ? expected : 0))
     return wrong("weight {}: {} and {} bytes of scales and biases, expected {}", weight.name,
                  weight.scales.size(), weight.biases.size(), expected);

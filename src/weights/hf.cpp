@@ -2,13 +2,16 @@
 // utils.py, and nn.quantize of MLX.
 #include "weights/hf.h"
 
+#include "weights/codec.h"
 #include "weights/describe.h"
 #include "weights/json_metadata.h"
 #include "weights/safetensors.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace kapitsa::weights {
 namespace {
@@ -88,6 +91,10 @@ std::string misfit(const MlxModule& module) {
   return {};
 }
 
+std::string shape_text(const Tensor* tensor) {
+  return tensor == nullptr ? "none" : fmt::format("({})", fmt::join(tensor->shape, ", "));
+}
+
 }  // namespace
 
 Result<Checkpoint> read_hf(const std::filesystem::path& folder) {
@@ -100,6 +107,43 @@ Result<Checkpoint> read_hf(const std::filesystem::path& folder) {
   KAPITSA_TRY(add_safetensors_folder(folder, checkpoint));
   if (says_mlx(checkpoint)) checkpoint.set_format(Format::mlx);
   return checkpoint;
+}
+
+Result<std::optional<Nvfp4Matrix>>
+find_nvfp4_matrix(const Checkpoint& checkpoint, std::string_view weight, int64_t out, int64_t in) {
+  const std::string scales_name = fmt::format("{}_scale", weight);
+  const std::string scale_name = fmt::format("{}_scale_2", weight);
+  Nvfp4Matrix matrix;
+  matrix.scales = checkpoint.find(scales_name);
+  if (matrix.scales == nullptr) return std::optional<Nvfp4Matrix>();
+  matrix.weight = checkpoint.find(weight);
+  const Tensor* scale = checkpoint.find(scale_name);
+  const auto refuse = [&](ErrorCode code, const std::string& tensor, const std::string& what) {
+    return Error{code,
+                 fmt::format("{}: tensor {}: {}", checkpoint.path().string(), quote(tensor), what)};
+  };
+  if (scale == nullptr)
+    return refuse(ErrorCode::unsupported, scales_name,
+                  "weights with scales are supported as NVFP4 of ModelOpt, expected a tensor "
+                  "weight_scale_2 beside it, found none (FP8?)");
+  const auto is_codes = [](const Tensor* tensor, int64_t rows, int64_t bytes) {
+    return tensor != nullptr && tensor->dtype == DType::u8 &&
+           tensor->shape == std::vector<int64_t>{rows, bytes};
+  };
+  if (in % Nvfp4Matrix::kQuant.group != 0 || !is_codes(matrix.weight, out, in / 2))
+    return refuse(ErrorCode::corrupt_file, std::string(weight),
+                  fmt::format("expected NVFP4 codes u8 of shape ({}, {}), found {}", out, in / 2,
+                              shape_text(matrix.weight)));
+  if (!is_codes(matrix.scales, out, in / Nvfp4Matrix::kQuant.group))
+    return refuse(ErrorCode::corrupt_file, scales_name,
+                  fmt::format("expected bytes of shape ({}, {}), found {}", out,
+                              in / Nvfp4Matrix::kQuant.group, shape_text(matrix.scales)));
+  if (scale->dtype != DType::f32 || scale->n_elements() != 1)
+    return refuse(ErrorCode::corrupt_file, scale_name, "expected one number of type f32");
+  KAPITSA_TRY(dequantise(DType::f32, scale->data, {&matrix.scale, 1}));
+  if (!std::isfinite(matrix.scale))
+    return refuse(ErrorCode::corrupt_file, scale_name, "expected a finite number");
+  return std::optional<Nvfp4Matrix>(matrix);
 }
 
 Result<std::optional<MlxModule>> find_mlx_module(const Checkpoint& checkpoint,

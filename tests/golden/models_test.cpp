@@ -36,6 +36,7 @@ constexpr GoldenCase kCases[] = {
     {"nemotron_h_bf16.gguf", "nemotron_h_hf.golden.gguf"},
     {"nemotron_h_hf", "nemotron_h_hf.golden.gguf"},
     {"nemotron_h_mlx", "nemotron_h_mlx.golden.gguf"},
+    {"nemotron_h_nvfp4", "nemotron_h_nvfp4.golden.gguf"},
     {"nemotron_h_moe_bf16.gguf", "nemotron_h_moe_hf.golden.gguf"},
     {"nemotron_h_moe_hf", "nemotron_h_moe_hf.golden.gguf"},
     {"qwen3_bf16.gguf", "qwen3_hf.golden.gguf"},

@@ -194,6 +194,14 @@ KernelGroup expert_linear() {
                            .depth = 128,
                            .fast_tolerance = kFast});
   }
+  group.cases.push_back(
+      {.name = "experts nvfp4 apart",
+       .build =
+           [=](PlanBuilder& b) {
+             build_linear(b, shape, b.nvfp4_apart(shape.width, shape.hidden, shape.n_experts));
+           },
+       .depth = 128,
+       .fast_tolerance = kFast});
   return group;
 }
 

@@ -252,6 +252,21 @@ plan::WeightId PlanBuilder::grouped(int64_t out, int64_t in, GroupQuant group, D
   return plan.add_weight(std::move(weight));
 }
 
+plan::WeightId PlanBuilder::nvfp4_apart(int64_t out, int64_t in, int64_t experts) {
+  const plan::Weight joined =
+      plan.weight(grouped(out, in, {4, 16, GroupMode::nvfp4}, DType::bf16, experts));
+  plan::Weight weight = joined;
+  weight.name = name("weight");
+  weight.data = {};
+  weight.scales = {};
+  for (int64_t e = 0; e < experts; ++e) {
+    weight.expert_data.push_back(plan::matrix_bytes(joined, e));
+    weight.expert_scales.push_back(plan::matrix_scales(joined, e));
+    weight.scale.push_back(random.uniform(0.5F, 1.5F));
+  }
+  return plan.add_weight(std::move(weight));
+}
+
 plan::StateId PlanBuilder::cache(int64_t width, DType dtype) {
   return plan.add_state({name("cache"), plan::StateKind::kv_cache, dtype, width});
 }

@@ -56,6 +56,8 @@ public:
   // MLX groups; `scale_dtype` counts for affine only.
   plan::WeightId grouped(int64_t out, int64_t in, GroupQuant group, DType scale_dtype,
                          int64_t experts = 1);
+  // The groups of nvfp4, with the codes and scales of each expert in memory of their own.
+  plan::WeightId nvfp4_apart(int64_t out, int64_t in, int64_t experts);
   // The same matrix with each expert in memory of its own, times a factor for each.
   plan::WeightId apart_and_scaled(int64_t out, int64_t in, DType dtype, int64_t experts);
   plan::WeightId vector(int64_t n, float low = 0.5F, float high = 1.5F);

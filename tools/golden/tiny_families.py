@@ -23,6 +23,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 import checkpoint_reference as reference
 import exact
 import float64
+import modelopt
 import tiny_folders
 import tiny_llama
 
@@ -44,6 +45,7 @@ class Model:
     config: dict
     gguf: str | None = None  # also as this file
     mlx: dict | None = None  # arguments of mlx_lm.convert; the model is an MLX folder then
+    nvfp4: bool = False  # linear layers and experts as ModelOpt quantises them
     # Keys of config.json as publishers wrote them before transformers had the model; None: without the key.
     older: dict = dataclasses.field(default_factory=dict)
 
@@ -147,6 +149,12 @@ MODELS = [
         NEMOTRON | {"layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"]},
         gguf="nemotron_h_bf16.gguf",
         older=NOT_DENSE | {"hybrid_override_pattern": "M-*-", "num_hidden_layers": 4},
+    ),
+    Model(
+        "nemotron_h_nvfp4",
+        "nemotron_h",
+        NEMOTRON | NEMOTRON_EXPERTS | {"layers_block_type": ["linear_attention", "moe", "full_attention"]},
+        nvfp4=True,
     ),
     Model(
         "nemotron_h_mlx",
@@ -261,6 +269,12 @@ def write_source(folder, model):
         path = folder / "model.safetensors"
         more = {f"mtp.{name}": tensor for name, tensor in separate_experts(head.bfloat16().state_dict()).items()}
         save_file(load_file(path) | more, path, metadata={"format": "pt"})
+    if model.nvfp4:
+        path = folder / "model.safetensors"
+        kept = {}
+        for name, values in load_file(path).items():
+            kept |= modelopt.quantise(name, values) if name.endswith("_proj.weight") else {name: values}
+        save_file(kept, path, metadata={"format": "pt"})
     if model.mlx is not None:  # mlx-lm knows the text part only
         path = folder / "model.safetensors"
         text = {name: tensor for name, tensor in load_file(path).items() if ".vision_" not in name}
@@ -275,6 +289,7 @@ def write_source(folder, model):
 def read_folder(folder):
     """checkpoint_reference.read_folder, and what mlx-lm renames and lays out otherwise undone."""
     config, state = reference.read_folder(folder)
+    state = modelopt.dequantised(state)
     if config["model_type"] == "muse_glimmer" and "model.norm.weight" in state:
         config["vision_config"] = MUSE["vision_config"]
         state = {name.replace("model.", "model.language_model.", 1): state[name] for name in state}

@@ -308,7 +308,9 @@ void pack_grouped_row(const plan::Weight& weight, Format format, int64_t expert,
                       const std::byte* codes, const RowWriter& w) {
   const GroupQuant& group = weight.group;
   const int64_t n_groups = weight.in / group.group;
-  const int64_t first_group = (expert * weight.out + row) * n_groups;
+  const int64_t first_group = row * n_groups;
+  const std::span<const std::byte> scales = plan::matrix_scales(weight, expert);
+  const std::span<const std::byte> biases = plan::matrix_biases(weight, expert);
   const auto number = [&](std::span<const std::byte> array, int64_t g) {
     uint16_t bits = 0;
     std::memcpy(&bits, array.data() + 2 * (first_group + g), 2);
@@ -323,15 +325,13 @@ void pack_grouped_row(const plan::Weight& weight, Format format, int64_t expert,
     }
     w.codes(run, run_codes);
     if (group.mode == GroupMode::affine) {
-      w.scale16(run, number(weight.scales, run * 32 / group.group));
-      w.min16(run, number(weight.biases, run * 32 / group.group));
+      w.scale16(run, number(scales, run * 32 / group.group));
+      w.min16(run, number(biases, run * 32 / group.group));
     } else if (group.mode == GroupMode::mxfp4) {
-      w.scale8(run,
-               std::to_integer<uint8_t>(weight.scales[static_cast<size_t>(first_group + run)]));
+      w.scale8(run, std::to_integer<uint8_t>(scales[static_cast<size_t>(first_group + run)]));
     } else {
       for (int64_t g = 2 * run; g < 2 * run + 2; ++g) {
-        const auto byte =
-            std::to_integer<uint8_t>(weight.scales[static_cast<size_t>(first_group + g)]);
+        const auto byte = std::to_integer<uint8_t>(scales[static_cast<size_t>(first_group + g)]);
         w.scale16(g, f32_to_f16(0.5F * e4m3_to_f32(byte)));
       }
     }

@@ -370,10 +370,18 @@ TEST_F(FolderLoadTest, expert_of_another_type_is_refused) {
   EXPECT_THAT(error(), HasSubstr("'" + odd_one_ + "': expected f32 like the other experts"));
 }
 
-TEST_F(FolderLoadTest, scales_of_nvfp4_and_fp8_are_refused) {
+TEST_F(FolderLoadTest, scales_of_other_formats_than_nvfp4_are_refused) {
   const std::string matrix = "model.layers.0.self_attn.k_proj.weight";
   tensors_[matrix + "_scale"] = {4, 1};
-  EXPECT_THAT(error(), HasSubstr("tensor '" + matrix + "': weights with scales of their own"));
+  EXPECT_THAT(error(), HasSubstr("tensor '" + matrix + "_scale': weights with scales are supported "
+                                 "as NVFP4 of ModelOpt"));
+}
+
+TEST_F(FolderLoadTest, compressed_tensors_are_refused_by_name) {
+  const std::string matrix = "model.layers.0.self_attn.k_proj.weight";
+  tensors_.erase(matrix);
+  tensors_[matrix + "_packed"] = {4, 4};
+  EXPECT_THAT(error(), HasSubstr("tensor '" + matrix + "_packed': the format compressed-tensors"));
 }
 
 TEST_F(FolderLoadTest, missing_output_matrix_of_an_untied_model_is_named) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <limits>
 
 namespace kapitsa::weights {
 namespace {
@@ -256,6 +257,60 @@ TEST_F(MlxModuleTest, missing_biases_are_refused) {
   add("m.weight", DType::u32, {8, 16});
   add("m.scales", DType::bf16, {8, 2});
   EXPECT_THAT(error(), HasSubstr("expected biases, found none"));
+}
+
+// NVFP4 of ModelOpt: a matrix `w` of 8 rows of 32 values.
+class Nvfp4MatrixTest : public ::testing::Test {
+protected:
+  Nvfp4MatrixTest() {
+    add("w", DType::u8, {8, 16});
+    add("w_scale", DType::u8, {8, 2});
+    add("w_scale_2", DType::f32, {}, std::as_bytes(std::span(&scale_, 1)));
+  }
+  void add(const char* name, DType dtype, std::vector<int64_t> shape,
+           std::span<const std::byte> data = {}) {
+    checkpoint_.add({name, dtype, std::move(shape), data});
+  }
+  std::string error(int64_t out = 8, int64_t in = 32) {
+    const auto matrix = find_nvfp4_matrix(checkpoint_, "w", out, in);
+    return matrix.ok() ? "no error" : matrix.error().message;
+  }
+
+  float scale_ = 0.25F;
+  Checkpoint checkpoint_{Format::hf, "folder"};
+};
+
+TEST_F(Nvfp4MatrixTest, codes_and_both_scales_are_found) {
+  const auto matrix = find_nvfp4_matrix(checkpoint_, "w", 8, 32);
+  ASSERT_TRUE(matrix.ok()) << matrix.error().message;
+  ASSERT_TRUE(matrix->has_value());
+  EXPECT_EQ((*matrix)->weight, checkpoint_.find("w"));
+  EXPECT_EQ((*matrix)->scales, checkpoint_.find("w_scale"));
+  EXPECT_EQ((*matrix)->scale, 0.25F);
+}
+
+TEST_F(Nvfp4MatrixTest, matrix_without_scales_is_not_quantised) {
+  add("plain", DType::bf16, {8, 32});
+  const auto matrix = find_nvfp4_matrix(checkpoint_, "plain", 8, 32);
+  ASSERT_TRUE(matrix.ok()) << matrix.error().message;
+  EXPECT_FALSE(matrix->has_value());
+}
+
+TEST_F(Nvfp4MatrixTest, shapes_that_do_not_fit_are_refused) {
+  EXPECT_THAT(error(8, 64), HasSubstr("tensor 'w': expected NVFP4 codes u8 of shape (8, 32), found "
+                                      "(8, 16)"));
+  add("v", DType::u8, {8, 16});
+  add("v_scale", DType::u8, {8, 4});
+  add("v_scale_2", DType::f32, {}, std::as_bytes(std::span(&scale_, 1)));
+  const auto matrix = find_nvfp4_matrix(checkpoint_, "v", 8, 32);
+  ASSERT_FALSE(matrix.ok());
+  EXPECT_THAT(matrix.error().message,
+              HasSubstr("tensor 'v_scale': expected bytes of shape (8, 2)"));
+}
+
+TEST_F(Nvfp4MatrixTest, a_scale_that_is_no_number_is_refused) {
+  scale_ = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(error(), HasSubstr("tensor 'w_scale_2': expected a finite number"));
 }
 
 }  // namespace
