@@ -373,7 +373,8 @@ TEST_F(FolderLoadTest, expert_of_another_type_is_refused) {
 TEST_F(FolderLoadTest, scales_of_other_formats_than_nvfp4_are_refused) {
   const std::string matrix = "model.layers.0.self_attn.k_proj.weight";
   tensors_[matrix + "_scale"] = {4, 1};
-  EXPECT_THAT(error(), HasSubstr("tensor '" + matrix + "_scale': weights with scales are supported "
+  EXPECT_THAT(error(), HasSubstr("tensor '" + matrix +
+                                 "_scale': weights with scales are supported "
                                  "as NVFP4 of ModelOpt"));
 }
 
