@@ -30,6 +30,7 @@ struct WeightView {
   }
 };
 
+inline constexpr int kExactPlanes = 2;  // of activations in whole numbers that are nearly exact
 inline constexpr int32_t kKeyTile = 16;  // entries that lie together
 
 // Entries one after another; or, `by_element`, in tiles of 16: element e of entry s is number
@@ -134,7 +135,7 @@ struct Context {
     return a.magnitude == b.magnitude && a.inv_freq == b.inv_freq;
   }
   // Planes of activations: near-exact ones to decode with, one byte each for a prompt.
-  int planes() const { return pass->phase == plan::Phase::decode ? 2 : 1; }
+  int planes() const { return pass->phase == plan::Phase::decode ? kExactPlanes : 1; }
   const StateView& state(plan::StateId id) const { return states[static_cast<size_t>(id.index)]; }
 };
 

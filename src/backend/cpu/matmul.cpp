@@ -120,7 +120,8 @@ Input prepare_input(const Context& c, const Worker& w, const Source& source,
   auto* records = reinterpret_cast<uint8_t*>(to);
   auto* plain = reinterpret_cast<float*>(to + source.n_rows * record_bytes);
 
-  Input input = {.k = source.k, .n_rows = source.n_rows};
+  Input input = {
+      .k = source.k, .n_rows = source.n_rows, .planes = source.exact ? kExactPlanes : c.planes()};
   if (needs_records) input.records = records;
   const bool moves = source.norm.present || !source.rows.empty();
   if (needs_plain) {
@@ -141,7 +142,7 @@ Input prepare_input(const Context& c, const Worker& w, const Source& source,
       std::memcpy(y, x, static_cast<size_t>(source.k) * sizeof(float));
     }
     if (needs_records)
-      c.kernels->quantise(x, source.k, 0, source.k, c.planes(), records + r * record_bytes);
+      c.kernels->quantise(x, source.k, 0, source.k, input.planes, records + r * record_bytes);
   }
   if (!alone) c.pool->barrier();
   return input;
@@ -185,7 +186,7 @@ void project(const Context& c, const Worker& w, const Input& input, const Produc
               .first_tile = outs.begin / kPanelRows,
               .end_tile = (outs.end + kPanelRows - 1) / kPanelRows,
               .x = p.records,
-              .planes = c.planes(),
+              .planes = input.planes,
               .n_rows = n,
               .scale = weight.scale(product.expert),
               .bias = product.bias,

@@ -22,6 +22,7 @@ struct Input {
   const float* plain = nullptr;  // (n_rows, k), row r at r * stride
   int64_t stride = 0;
   const uint8_t* records = nullptr;  // (n_rows), of activation_layout(k).bytes each
+  int planes = 1;                    // of the records
 };
 
 // Where rows come from.
@@ -32,6 +33,7 @@ struct Source {
   int64_t k = 0;
   std::span<const int32_t> rows;  // row r is data + rows[r] * stride; empty: r * stride
   plan::Norm norm;                // RMS norm over the row, where present
+  bool exact = false;             // nearly so in whole numbers, for a prompt too
 };
 
 // Bytes of shared scratch for the input of max_rows rows, and of each thread's.

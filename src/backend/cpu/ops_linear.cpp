@@ -196,8 +196,12 @@ void run_op(const Context& c, const Worker& w, const plan::Mlp& op) {
     }
   }
   c.pool->barrier();
-  const Input down = {
-      .k = width, .n_rows = n_rows, .plain = m.gate, .stride = width, .records = m.records};
+  const Input down = {.k = width,
+                      .n_rows = n_rows,
+                      .plain = m.gate,
+                      .stride = width,
+                      .records = m.records,
+                      .planes = c.planes()};
   project_residual(c, w, down, op.down, {}, op.residual, m.y);
 }
 
@@ -205,6 +209,8 @@ void run_op(const Context& c, const Worker& w, const plan::Head& op) {
   Source source = rows_of(c, op.x, op.norm);
   source.rows = c.pass->outputs;
   source.n_rows = std::ssize(c.pass->outputs);
+  // Few rows of a prompt have logits, and nothing after the head evens its errors out.
+  source.exact = true;
   if (source.n_rows == 0) return;
   const Input input = prepare_input(c, w, source, {&op.weight, 1}, w.shared);
   const int64_t vocab = c.width(op.logits);

@@ -1,6 +1,7 @@
 // The CPU backend as a whole: invariance of results to rows, threads, cuts and paths, agreement of
 // the instruction sets, limits and errors. Single ops are compared with ref/ in tests/kernels.
 #include "backend/backend.h"
+#include "backend/cpu/context.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/layout.h"
 #include "backend/cpu/program.h"
@@ -11,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 namespace kapitsa::backend {
@@ -288,6 +290,28 @@ TEST_P(CpuIsa, weights_that_are_not_copied_give_the_same_bits) {
                         run_chain(copied, b, 70, plan::Phase::prefill)));
   EXPECT_TRUE(same_bits(run_chain(mapped, a, 3, plan::Phase::decode),
                         run_chain(copied, b, 3, plan::Phase::decode)));
+}
+
+// The output group of a value that is no number is none either, and no other.
+TEST(Cpu, activations_that_are_no_numbers_stay_so_in_whole_numbers) {
+  constexpr int64_t k = 64;
+  const cpu::ActivationLayout layout = cpu::activation_layout(k);
+  for (const std::string& isa : available_isas()) {
+    const auto kernels = cpu::choose_kernels(isa);
+    ASSERT_TRUE(kernels.ok());
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      for (size_t at = 0; at < 32; ++at) {
+        std::vector<float> x(k, 0.5F);
+        x[at] = bad;
+        std::vector<uint8_t> record(static_cast<size_t>(layout.bytes));
+        (*kernels)->quantise(x.data(), k, 0, k, cpu::kExactPlanes, record.data());
+        float scales[2];
+        std::memcpy(scales, record.data() + layout.scale, sizeof scales);
+        EXPECT_FALSE(std::isfinite(scales[0])) << isa << ", element " << at;
+        EXPECT_FLOAT_EQ(scales[1], 0.5F / 16256.0F);
+      }
+    }
+  }
 }
 
 TEST(Cpu, memory_is_what_was_announced) {

@@ -262,18 +262,24 @@ void quantise(const float* x, int64_t k, int64_t first, int64_t end, int planes,
   auto* scaled16 = reinterpret_cast<float*>(record + a.scaled16);
   for (int64_t k0 = first; k0 < end; k0 += 32) {
     Vec largest = Vec::zero();
-    for (int64_t i = 0; i < 32; i += kWidth)
-      largest = max(largest, abs(Vec::load(x + k0 + i)));
+    Vec poison = Vec::zero();  // NaN where x is NaN or infinite
+    for (int64_t i = 0; i < 32; i += kWidth) {
+      const Vec v = Vec::load(x + k0 + i);
+      largest = max(largest, abs(v));
+      poison = fma(v, Vec::zero(), poison);
+    }
     float magnitudes[kWidth];
     largest.store(magnitudes);
     float magnitude = 0.0F;
-    for (int64_t i = 0; i < kWidth; ++i)  // a NaN stays
+    for (int64_t i = 0; i < kWidth; ++i)
       magnitude = magnitude > magnitudes[i] ? magnitude : magnitudes[i];
-    const float s = magnitude / top;
+    const float s = magnitude / top + poison.sum();
     const float inverse = s > 1e-35F ? 1.0F / s : 0.0F;
     float rounded[32];
-    for (int64_t i = 0; i < 32; i += kWidth)
-      round(Vec::load(x + k0 + i) * Vec::all(inverse)).store(rounded + i);
+    for (int64_t i = 0; i < 32; i += kWidth) {
+      const Vec v = round(Vec::load(x + k0 + i) * Vec::all(inverse));
+      select_less(Vec::all(-2.0F * top), v, v, Vec::zero()).store(rounded + i);  // NaN becomes 0
+    }
     int32_t sums[2] = {};
     for (int h = 0; h < 2; ++h) {
       for (int i = 16 * h; i < 16 * h + 16; ++i) {
