@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace kapitsa::model {
@@ -24,6 +25,30 @@ void replace_first(std::string& text, int64_t number) {
   if (const size_t place = text.find("{}"); place != std::string::npos) {
     text.replace(place, 2, std::to_string(number));
   }
+}
+
+// Index of the first value whose exponent has all bits set (infinity, NaN), -1 for none. Little
+// endian, as the files are. Blocks without a way out are read at the speed of memory.
+template <typename Bits>
+int64_t first_not_finite(std::span<const std::byte> data, Bits exponent) {
+  constexpr size_t kBlock = 4096;
+  const size_t n = data.size() / sizeof(Bits);
+  const auto is_finite = [&](size_t i) {
+    Bits bits = 0;
+    std::memcpy(&bits, data.data() + i * sizeof(Bits), sizeof(Bits));
+    return (bits & exponent) != exponent;
+  };
+  for (size_t begin = 0; begin < n; begin += kBlock) {
+    const size_t end = std::min(begin + kBlock, n);
+    bool all = true;
+    for (size_t i = begin; i < end; ++i)
+      all &= is_finite(i);
+    if (all) continue;
+    for (size_t i = begin; i < end; ++i) {
+      if (!is_finite(i)) return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
 }
 
 // What stands in place of "model." and before all other names. A multimodal model keeps its text
@@ -110,20 +135,13 @@ const weights::Tensor* Binder::find(const std::string& name, const std::vector<i
 
 void Binder::check_finite(const std::string& name, DType dtype, std::span<const std::byte> data) {
   if (!status_ || (dtype != DType::f32 && dtype != DType::f16 && dtype != DType::bf16)) return;
-  // All bits of the exponent set: infinity or NaN.
-  uint32_t mask = 0x7C00;
-  if (dtype == DType::f32) mask = 0x7F800000;
-  if (dtype == DType::bf16) mask = 0x7F80;
-  const size_t width = dtype == DType::f32 ? 4 : 2;
-  for (size_t at = 0; at + width <= data.size(); at += width) {
-    uint32_t bits = 0;
-    std::memcpy(&bits, data.data() + at, width);  // little endian, as the files are
-    if ((bits & mask) != mask) continue;
-    fail(ErrorCode::corrupt_file, fmt::format("tensor '{}': value {}: expected a finite number, "
-                                              "found infinity or NaN",
-                                              name, at / width));
-    return;
-  }
+  const int64_t at = dtype == DType::f32   ? first_not_finite<uint32_t>(data, 0x7F800000)
+                     : dtype == DType::f16 ? first_not_finite<uint16_t>(data, 0x7C00)
+                                           : first_not_finite<uint16_t>(data, 0x7F80);
+  if (at < 0) return;
+  fail(ErrorCode::corrupt_file, fmt::format("tensor '{}': value {}: expected a finite number, "
+                                            "found infinity or NaN",
+                                            name, at));
 }
 
 bool Binder::fill_grouped(const std::string& name, plan::Weight& weight) {
