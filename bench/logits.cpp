@@ -1,7 +1,8 @@
 // Writes the logits of a model for given tokens, to be compared with another engine's by
 // tools/quality.py. Prefill in passes of 256, then the rest one by one.
 //
-//   bench_logits MODEL TOKENS.i32 OUT.f32 [--compute fast|f32] [--backend NAME] [--decode N]
+//   bench_logits MODEL TOKENS.i32 OUT.f32 [--compute fast|f32] [--kv f16|int8] [--backend NAME]
+//       [--decode N]
 //
 // TOKENS.i32: little-endian int32 ids. OUT.f32: (tokens, vocab) float32. --decode: how many of the
 // last tokens are decoded one by one (default 64).
@@ -28,6 +29,7 @@ struct Options {
   std::string model, tokens, out;
   std::string backend = "cpu";
   backend::ComputeMode compute = backend::ComputeMode::fast;
+  DType kv = DType::f16;
   size_t n_decode = 64;
 };
 
@@ -40,6 +42,7 @@ Options parse(int argc, char** argv) {
       const std::string value = argv[++i];
       if (word == "--backend") options.backend = value;
       if (word == "--decode") options.n_decode = static_cast<size_t>(std::atoi(value.c_str()));
+      if (word == "--kv" && value == "int8") options.kv = DType::q8_0;
       if (word == "--compute" && value == "f32") options.compute = backend::ComputeMode::f32;
     } else {
       positional.emplace_back(word);
@@ -47,7 +50,7 @@ Options parse(int argc, char** argv) {
   }
   if (positional.size() != 3) {
     fmt::print(stderr, "usage: bench_logits MODEL TOKENS.i32 OUT.f32 [--compute fast|f32] "
-                       "[--backend NAME] [--decode N]\n");
+                       "[--kv f16|int8] [--backend NAME] [--decode N]\n");
     std::exit(2);
   }
   options.model = positional[0];
@@ -65,7 +68,7 @@ std::vector<int32_t> read_tokens(const std::string& path) {
 
 void run(const Options& options) {
   const auto checkpoint = must(weights::open_checkpoint(options.model));
-  const auto model = must(model::load_model(checkpoint, {}));
+  const auto model = must(model::load_model(checkpoint, {.kv_dtype = options.kv}));
   const auto device = must(backend::open_device(options.backend, {}));
   const std::vector<int32_t> tokens = read_tokens(options.tokens);
   const auto n = tokens.size();

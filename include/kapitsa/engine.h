@@ -20,8 +20,9 @@ namespace kapitsa {
 
 // --- Loading -----------------------------------------------------------------------------------
 
-// Element type of cached keys and values. automatic: f16 on every backend that has it.
-enum class KvType : uint8_t { automatic, f32, f16, bf16 };
+// Element type of cached keys and values. automatic: f16 on every backend that has it. int8: signed
+// bytes with an f16 scale for each 32, for models whose heads are a multiple of 32.
+enum class KvType : uint8_t { automatic, f32, f16, bf16, int8 };
 
 // f32 widens weights exactly and keeps activations in f32: slower, for comparisons.
 enum class Compute : uint8_t { fast, f32 };

@@ -13,7 +13,8 @@ const std::map<std::string, Compute> kComputes = {{"fast", Compute::fast}, {"f32
 const std::map<std::string, KvType> kKvTypes = {{"auto", KvType::automatic},
                                                 {"f32", KvType::f32},
                                                 {"f16", KvType::f16},
-                                                {"bf16", KvType::bf16}};
+                                                {"bf16", KvType::bf16},
+                                                {"int8", KvType::int8}};
 
 template <typename Map>
 std::vector<std::string> keys(const Map& map) {
@@ -38,7 +39,8 @@ void add_machine_options_without_context(const Command& command, MachineOptions&
   command.option("--compute", options.compute, "fast, or f32 for exact comparisons")
       .one_of(keys(kComputes))
       .group(kGroup);
-  command.option("--kv", options.kv, "Type of the key/value cache")
+  command
+      .option("--kv", options.kv, "Type of the key/value cache; int8 takes half the memory of f16")
       .one_of(keys(kKvTypes))
       .group(kGroup);
 }

@@ -39,6 +39,16 @@ std::string gibibytes(int64_t bytes) {
                      static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30));
 }
 
+// An 8-bit cache has whole blocks in every head; the model's own plan is valid.
+Status check_cache(const LoadOptions& options, const Loaded& loaded) {
+  if (options.kv_type != KvType::int8) return {};
+  const Status valid = plan::validate(loaded.model->plan);
+  if (valid) return {};
+  return Error{ErrorCode::unsupported,
+               fmt::format("{}: no int8 keys and values for this model, take f16: {}",
+                           loaded.file->path().string(), valid.error().message)};
+}
+
 // Refuses what cannot fit before anything is allocated.
 Status check_memory(Loaded& loaded) {
   KAPITSA_ASSIGN(const backend::MemoryNeed need,
@@ -118,6 +128,7 @@ DType kv_dtype(KvType type) {
   switch (type) {
   case KvType::f32: return DType::f32;
   case KvType::bf16: return DType::bf16;
+  case KvType::int8: return DType::q8_0;
   case KvType::automatic:
   case KvType::f16: break;
   }
@@ -161,6 +172,7 @@ Result<Loaded> load(const LoadOptions& options) {
   KAPITSA_ASSIGN(model::Model model,
                  model::load_model(*loaded.file, {.kv_dtype = kv_dtype(options.kv_type)}));
   loaded.model = std::make_unique<model::Model>(std::move(model));
+  KAPITSA_TRY(check_cache(options, loaded));
   report("reading the vocabulary", 0.2);
   KAPITSA_TRY(load_text(options, loaded));
   if (loaded.vocabulary->tokenizer.n_tokens() > loaded.model->plan.n_vocab) {

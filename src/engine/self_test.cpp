@@ -20,13 +20,13 @@ void linear(TestPlan& t, DType dtype) {
              "linear");
 }
 
-void attention(TestPlan& t) {
+void attention(TestPlan& t, DType cache) {
   constexpr int32_t kHeads = 4, kKvHeads = 2, kDim = 32;
   const auto q = t.input(int64_t{kHeads} * kDim);
   const auto k = t.input(int64_t{kKvHeads} * kDim);
   const auto v = t.input(int64_t{kKvHeads} * kDim);
-  const auto k_cache = t.cache(int64_t{kKvHeads} * kDim);
-  const auto v_cache = t.cache(int64_t{kKvHeads} * kDim);
+  const auto k_cache = t.cache(int64_t{kKvHeads} * kDim, cache);
+  const auto v_cache = t.cache(int64_t{kKvHeads} * kDim, cache);
   const auto out = t.output(int64_t{kHeads} * kDim);
   t.plan.add(plan::CacheAppend{t.plan.heads(k, kKvHeads), k_cache}, "k");
   t.plan.add(plan::CacheAppend{t.plan.heads(v, kKvHeads), v_cache}, "v");
@@ -177,8 +177,8 @@ plan::BufferId TestPlan::output(int64_t width, DType dtype) {
   return outputs.back();
 }
 
-plan::StateId TestPlan::cache(int64_t width) {
-  return plan.add_state({.name = name("cache"), .dtype = DType::f16, .width = width});
+plan::StateId TestPlan::cache(int64_t width, DType dtype) {
+  return plan.add_state({.name = name("cache"), .dtype = dtype, .width = width});
 }
 
 plan::Recurrent TestPlan::memory(int64_t state_width, int64_t tape_width) {
@@ -203,7 +203,10 @@ std::vector<SelfTestCase> self_test_cases() {
                                            : kHalfActivations});
   }
   cases.push_back({"experts q4_k", [](TestPlan& t) { experts(t, DType::q4_k); }, kByteActivations});
-  cases.push_back({"attention f16 cache", attention, kHalfActivations});
+  cases.push_back(
+      {"attention f16 cache", [](TestPlan& t) { attention(t, DType::f16); }, kHalfActivations});
+  cases.push_back(
+      {"attention int8 cache", [](TestPlan& t) { attention(t, DType::q8_0); }, kHalfActivations});
   cases.push_back({"rope", rope, 0.0});
   cases.push_back(
       {"rms norm",

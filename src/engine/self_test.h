@@ -30,7 +30,7 @@ public:
   plan::BufferId buffer(int64_t width, DType dtype = DType::f32);
   plan::WeightId matrix(int64_t out, int64_t in, DType dtype = DType::f32, int64_t experts = 1);
   plan::WeightId vector(int64_t n, float low = 0.5F, float high = 1.5F);
-  plan::StateId cache(int64_t width);
+  plan::StateId cache(int64_t width, DType dtype);
   plan::Recurrent memory(int64_t state_width, int64_t tape_width);
 
 private:

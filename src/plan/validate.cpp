@@ -95,6 +95,14 @@ public:
       return wrong("{} ({}) is {}, expected f32", what, found.name, dtype_info(found.dtype).name);
     return {};
   }
+  // A cache of `count` heads; blocks of codes do not reach from one head into the next.
+  Status cache(const char* what, StateId id, int64_t count, int64_t dim) const {
+    KAPITSA_TRY(state(what, id, StateKind::kv_cache, count * dim));
+    const DTypeInfo& type = dtype_info(plan_.state(id).dtype);
+    if (type.block_elements == 1 || dim % type.block_elements == 0) return {};
+    return wrong("{} ({}) is {}, in blocks of {}, which do not divide heads of {}", what,
+                 plan_.state(id).name, type.name, type.block_elements, dim);
+  }
   Status memory(const Recurrent& memory, int64_t state_width, int64_t tape_width) const {
     KAPITSA_TRY(state("memory.state", memory.state, StateKind::recurrent, state_width));
     return state("memory.tape", memory.tape, StateKind::tape, tape_width);
@@ -269,8 +277,7 @@ Status check(const Rules& rules, const ApplyRope& op) {
 
 Status check(const Rules& rules, const CacheAppend& op) {
   KAPITSA_TRY(rules.heads("in", op.in));
-  KAPITSA_TRY(
-      rules.state("cache", op.cache, StateKind::kv_cache, int64_t{op.in.count} * op.in.dim));
+  KAPITSA_TRY(rules.cache("cache", op.cache, op.in.count, op.in.dim));
   return rules.pass_rows({op.in.buffer});
 }
 
@@ -282,8 +289,8 @@ Status check(const Rules& rules, const Attend& op) {
   if (op.n_kv_heads < 1 || op.q.count % op.n_kv_heads != 0)
     return wrong("{} key heads do not divide {} query heads", op.n_kv_heads, op.q.count);
   const int64_t n_kv = op.n_kv_heads;
-  KAPITSA_TRY(rules.state("k_cache", op.k_cache, StateKind::kv_cache, n_kv * op.q.dim));
-  KAPITSA_TRY(rules.state("v_cache", op.v_cache, StateKind::kv_cache, n_kv * op.out.dim));
+  KAPITSA_TRY(rules.cache("k_cache", op.k_cache, n_kv, op.q.dim));
+  KAPITSA_TRY(rules.cache("v_cache", op.v_cache, n_kv, op.out.dim));
   KAPITSA_TRY(rules.vector("sinks", op.sinks, op.q.count, true));
   if (op.mask == Mask::block && op.block < 1) return wrong("block is {}", op.block);
   if (op.window < 0 || op.softcap < 0.0F)

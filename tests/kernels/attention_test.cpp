@@ -102,7 +102,11 @@ plan::Attend attend(PlanBuilder& b, const AttentionShape& s, const Heads& out) {
 }
 
 KernelCase case_of(const AttentionShape& s, std::function<void(PlanBuilder&)> build) {
-  const double unit = s.cache == DType::f32 ? 0x1p-24 : s.cache == DType::f16 ? 0x1p-12 : 0x1p-9;
+  // The codes of q8_0 are the reference's; q may have 15 bits beside them.
+  const double unit = s.cache == DType::f32    ? 0x1p-24
+                      : s.cache == DType::f16  ? 0x1p-12
+                      : s.cache == DType::q8_0 ? 0x1p-13
+                                               : 0x1p-9;
   return {.name = name_of(s),
           .build = std::move(build),
           .prefill_tokens = s.prefill,
@@ -122,6 +126,14 @@ std::vector<AttentionShape> attention_shapes() {
       {.cache = DType::f16},
       {.heads = 8, .kv_heads = 1, .dim = 256, .v_dim = 256, .cache = DType::f16},
       {.cache = DType::bf16},
+      {.heads = 9, .kv_heads = 3, .dim = 64, .v_dim = 64, .cache = DType::q8_0, .prefill = 320},
+      {.dim = 128, .v_dim = 64, .cache = DType::q8_0, .gap = 3, .prefill = 131},
+      {.heads = 8, .kv_heads = 1, .dim = 256, .v_dim = 256, .cache = DType::q8_0, .prefill = 64},
+      {.heads = 2, .kv_heads = 1, .dim = 288, .v_dim = 32, .cache = DType::q8_0, .window = 17},
+      {.dim = 32, .v_dim = 96, .cache = DType::q8_0, .softcap = 5.0F, .sinks = true, .prefill = 65},
+      {.dim = 32, .v_dim = 32, .cache = DType::q8_0, .mask = Mask::block, .block = 4},
+      {.dim = 32, .v_dim = 32, .cache = DType::q8_0, .mask = Mask::bidirectional},
+      {.dim = 32, .v_dim = 32, .cache = DType::q8_0, .selected = 3},
       {.window = 1},
       {.window = 17},
       {.window = 64, .prefill = 131},
@@ -178,8 +190,9 @@ KernelGroup attention_group() {
 
 KernelGroup prepare_group() {
   KernelGroup group = {"AttentionPrepare", {}};
-  for (const int32_t dim : {8, 64, 128}) {
+  for (const int32_t dim : {8, 64, 128, 256}) {
     for (const bool norms : {false, true}) {
+      const DType cache = dim == 128 ? DType::q8_0 : DType::f32;
       group.cases.push_back({.name = fmt::format("prepare {} norms {}", dim, norms),
                              .build =
                                  [=](PlanBuilder& b) {
@@ -187,8 +200,8 @@ KernelGroup prepare_group() {
                                      return norms ? plan::Norm{true, b.vector(dim), 1e-6F}
                                                   : plan::Norm{};
                                    };
-                                   const plan::StateId k_cache = b.cache(2 * dim);
-                                   const plan::StateId v_cache = b.cache(2 * dim);
+                                   const plan::StateId k_cache = b.cache(2 * dim, cache);
+                                   const plan::StateId v_cache = b.cache(2 * dim, cache);
                                    const Heads q = b.readable_heads(4, dim, norms ? dim : 0);
                                    b.op(plan::AttentionPrepare{
                                        .q = q,
@@ -210,7 +223,9 @@ KernelGroup prepare_group() {
                                                      .out = b.output_heads(4, dim)});
                                  },
                              .prefill_tokens = 70,
-                             .depth = 4096});
+                             .depth = cache == DType::f32 ? 4096.0 : 1.0,
+                             // A code may be rounded the other way.
+                             .unit = cache == DType::f32 ? 0x1p-24 : 0x1p-10});
     }
   }
   return group;

@@ -165,6 +165,28 @@ TEST(RefCache, RoundsThroughItsType) {
   EXPECT_EQ(runner.read(out).value()[0], 1.0F + 0x1p-10F);
 }
 
+// A block of 32 keeps whole multiples of its largest value / 127.
+TEST(RefCache, RoundsBlocksToBytes) {
+  PlanBuilder b(1);
+  std::vector<float> values(64, 0.3F);
+  values[5] = -127.0F;
+  values[40] = 12.7F;
+  const plan::StateId k = b.cache(64);
+  const plan::StateId v = b.cache(64, DType::q8_0);
+  const plan::Heads x = b.plan.heads(b.input_of(values, 64));
+  b.op(plan::CacheAppend{x, k});
+  b.op(plan::CacheAppend{x, v});
+  const BufferId out = b.output(64);
+  b.op(plan::Attend{.q = x, .k_cache = k, .v_cache = v, .out = b.plan.heads(out)});
+  PlanRunner runner = open(b);
+  ASSERT_TRUE(runner.decode({{0, {0}, {}}}));
+  const std::vector<float> found = runner.read(out).value();
+  EXPECT_EQ(found[0], 0.0F);
+  EXPECT_EQ(found[5], -127.0F);
+  EXPECT_NEAR(found[32], 0.3F, 1e-4);  // 3 steps of 0.1, whose scale has 11 bits
+  EXPECT_NEAR(found[40], 12.7F, 4e-3);
+}
+
 TEST(RefCache, AnEightBitCacheIsRefusedByName) {
   PlanBuilder b(1);
   b.op(plan::CacheAppend{b.input_heads(1, 4), b.cache(4, DType::i8)});

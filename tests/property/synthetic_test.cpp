@@ -3,6 +3,7 @@
 #include "kapitsa/engine.h"
 #include "kapitsa/inspect.h"
 #include "kapitsa/synthetic.h"
+#include "support/checkpoint_files.h"
 #include "support/temporary_folder.h"
 #include "support/wait.h"
 
@@ -49,6 +50,20 @@ TEST(Synthetic, a_written_file_is_the_same_model) {
   options.synthetic_layers = 2;
   EXPECT_EQ(of_file.size(), 4U);
   EXPECT_EQ(tokens_of(options), of_file);
+}
+
+TEST(Synthetic, an_int8_cache_answers_and_is_refused_where_heads_do_not_fit) {
+  LoadOptions options{.backend = "cpu", .context = 64, .threads = 1, .kv_type = KvType::int8};
+  options.synthetic = "smollm2";
+  options.synthetic_layers = 2;
+  EXPECT_EQ(tokens_of(options).size(), 4U);
+  options.synthetic.clear();
+  options.synthetic_layers = 0;
+  options.model = golden_path("llama_f32.gguf");  // heads of 16
+  const auto refused = Engine::load(options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("take f16"));
 }
 
 TEST(Synthetic, names_what_there_is_when_asked_for_another) {

@@ -30,17 +30,20 @@ struct WeightView {
   }
 };
 
-inline constexpr int kExactPlanes = 2;  // of activations in whole numbers that are nearly exact
+inline constexpr int kExactPlanes = 2;   // of activations in whole numbers that are nearly exact
 inline constexpr int32_t kKeyTile = 16;  // entries that lie together
 
 // Entries one after another; or, `by_element`, in tiles of 16: element e of entry s is number
-// (s / 16 * width + e) * 16 + s % 16, so that 16 keys are read as one vector.
+// (s / 16 * width + e) * 16 + s % 16, so that 16 keys are read as one vector. Entries of q8_0 are
+// in cache.h; their tiles lie head by head.
 struct StateView {
   std::byte* data = nullptr;
   bool by_element = false;
   DType dtype = DType::f32;
-  int64_t width = 0;  // elements of an entry
+  int64_t width = 0;     // elements of an entry
+  int64_t head_dim = 0;  // elements that attention reads as one head
   int64_t entry_bytes = 0;
+  int64_t n_tiles = 0;
 };
 
 // The rows of one sequence in the pass. `dense`: each follows the one before, from the committed

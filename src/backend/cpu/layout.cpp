@@ -1,5 +1,6 @@
 #include "backend/cpu/layout.h"
 
+#include "backend/cpu/cache.h"
 #include "backend/cpu/ops.h"
 #include "backend/cpu/panels.h"
 #include "backend/weight_row.h"
@@ -19,9 +20,13 @@ bool can_read(const plan::Plan& plan, plan::WeightId id) {
   return !id || can_decode(plan.weight(id));
 }
 
-bool can_cache(const plan::Plan& plan, plan::StateId id) {
+bool is_plain(const plan::Plan& plan, plan::StateId id) {
   const DType dtype = plan.state(id).dtype;
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+bool can_cache(const plan::Plan& plan, plan::StateId id) {
+  return is_plain(plan, id) || plan.state(id).dtype == DType::q8_0;
 }
 
 template <typename Op>
@@ -66,10 +71,12 @@ bool has_operands(const plan::Plan& plan, const plan::CacheAppend& op) {
   return can_cache(plan, op.cache);
 }
 bool has_operands(const plan::Plan& plan, const plan::Attend& op) {
-  return can_cache(plan, op.k_cache) && can_cache(plan, op.v_cache) && can_read(plan, op.sinks);
+  // Keys and values have layouts of their own.
+  return can_cache(plan, op.k_cache) && can_cache(plan, op.v_cache) && op.k_cache != op.v_cache &&
+         can_read(plan, op.sinks);
 }
 bool has_operands(const plan::Plan& plan, const plan::SelectBlocks& op) {
-  return can_cache(plan, op.key_cache) && can_read(plan, op.key_norm.weight);
+  return is_plain(plan, op.key_cache) && can_read(plan, op.key_norm.weight);
 }
 bool has_operands(const plan::Plan& plan, const plan::NgramRows& op) {
   return can_read(plan, op.table);
@@ -153,11 +160,23 @@ void mark_panels(const plan::Plan& plan, const plan::Op& op,
   }
 }
 
-// Caches that an attention step reads as keys.
-void mark_keys(const plan::Op& op, std::vector<bool>& by_element) {
+// Caches that an attention step reads: which hold keys, and how wide the heads are.
+Status mark_caches(const plan::Plan& plan, const plan::Op& op, Layout& layout) {
   const plan::Attend* attend = std::get_if<plan::Attend>(&op);
   if (const auto* attention = std::get_if<plan::Attention>(&op)) attend = &attention->attend;
-  if (attend != nullptr) by_element[static_cast<size_t>(attend->k_cache.index)] = true;
+  if (attend == nullptr) return {};
+  layout.by_element[static_cast<size_t>(attend->k_cache.index)] = true;
+  const auto mark = [&](plan::StateId id, int64_t dim) -> Status {
+    int64_t& head_dim = layout.head_dims[static_cast<size_t>(id.index)];
+    if (head_dim != 0 && head_dim != dim)
+      return Error{ErrorCode::unsupported,
+                   fmt::format("cpu: cache {} is read as heads of {} and as heads of {}",
+                               plan.state(id).name, head_dim, dim)};
+    head_dim = dim;
+    return {};
+  };
+  KAPITSA_TRY(mark(attend->k_cache, attend->q.dim));
+  return mark(attend->v_cache, attend->out.dim);
 }
 
 // Recurrent states whose entries are padded (ops_recurrent.cpp).
@@ -239,11 +258,12 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
   std::vector<bool> has_columns(plan.weights().size());
   layout.formats.resize(plan.weights().size());
   layout.by_element.resize(plan.states().size());
+  layout.head_dims.resize(plan.states().size());
   int64_t shared = 0;
   for (const plan::Routine& routine : plan.routines()) {
     for (const plan::Step& step : routine.steps) {
       if (limits.compute == ComputeMode::fast) mark_panels(plan, step.op, layout.formats);
-      mark_keys(step.op, layout.by_element);
+      KAPITSA_TRY(mark_caches(plan, step.op, layout));
       pad_states(step.op, layout.state_widths);
       add_rope(step.op, layout.ropes);
       add_block_rope(step.op, layout.block_ropes);
@@ -263,7 +283,10 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
     const int64_t n_slots = is_cache ? int64_t{limits.n_pages} * limits.page_tokens
                             : state.kind == plan::StateKind::recurrent ? limits.n_state_slots
                                                                        : limits.n_tape_rows;
-    const int64_t entry = layout.state_widths[i] * dtype_info(state.dtype).block_bytes;
+    if (layout.head_dims[i] == 0) layout.head_dims[i] = state.width;
+    const int64_t entry = cache_entry_bytes(state.dtype, layout.by_element[i],
+                                            layout.state_widths[i], layout.head_dims[i]);
+    layout.entry_bytes.push_back(entry);
     layout.kv_states.push_back(is_cache ? caches.add(n_slots, entry) : -1);
     layout.recurrent.push_back(is_cache ? -1 : recurrent.add(n_slots, entry));
   }

@@ -22,6 +22,8 @@ struct Layout {
   std::vector<int64_t> recurrent;              // in the recurrent block; -1 for caches
   std::vector<int64_t> state_widths;           // elements of an entry, with padding
   std::vector<bool> by_element;                // by state: keys, which lie in tiles (StateView)
+  std::vector<int64_t> head_dims;              // by state, of a cache: elements of a head
+  std::vector<int64_t> entry_bytes;            // by state
   std::vector<int64_t> vectors;                // in the weight block
   std::vector<int64_t> panels;                 // in the weight block
   std::vector<int64_t> columns;                // in the weight block

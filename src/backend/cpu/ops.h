@@ -89,9 +89,6 @@ void block_angles(const BlockRope& rope, int32_t block, float* angles);
 
 // Computes the angles of all ropes of the plan for the pass's rows, before the first step.
 void fill_ropes(const Context& c, const Worker& w);
-// One row's heads into the cache slot of the row.
-void append_head(const StateView& cache, int32_t slot, int64_t first_element, const float* x,
-                 int64_t n);
 // y = RMS norm of x, times the weight where there is one; may be in place.
 void normalise(const Context& c, const float* x, int64_t n, float eps, const float* weight,
                float* y);

@@ -1,9 +1,9 @@
-// The KV cache and attention over it. Keys lie in tiles of 16 positions by element, values by
-// position. A work item is a key head and a block of query rows; a row's keys are cut at multiples
+// Attention over the KV cache (cache.h): keys in tiles of 16 positions, values by position. A work
+// item is a key head and a block of query rows; a row's keys are cut at multiples
 // of kAttentionSplit positions, and the partial sums are merged in position order, so that a row's
 // result does not depend on the rest of the pass (invariant 1).
+#include "backend/cpu/cache.h"
 #include "backend/cpu/ops.h"
-#include "base/half.h"
 #include "base/huge_block.h"
 
 #include <algorithm>
@@ -54,15 +54,18 @@ struct Running {
 
 // What a thread keeps for a work item of up to n_queries.
 struct Scratch {
-  float* q;            // (queries, q dim), scaled
-  float* scores;       // (queries, kSplit)
-  float* partial;      // (queries, out dim)
-  Running* part;       // (queries) of the partial sums
-  Running* running;    // (queries)
-  const void** value;  // (kSplit)
-  std::byte* tile;     // (q dim, 16): gathered keys
-  int32_t* path;       // slots
-  int32_t* ends;       // (rows of a block, 2): begin and end of a row's positions
+  float* q;                // (queries, q dim), scaled
+  float* scores;           // (queries, kSplit)
+  float* partial;          // (queries, out dim)
+  Running* part;           // (queries) of the partial sums
+  Running* running;        // (queries)
+  const void** value;      // (kSplit)
+  std::byte* tile;         // (q dim, 16): gathered keys
+  uint8_t* records;        // (queries): q in whole numbers, for keys of q8_0
+  const uint8_t** record;  // (queries)
+  float** score;           // (queries): rows of scores
+  int32_t* path;           // slots
+  int32_t* ends;           // (rows of a block, 2): begin and end of a row's positions
 };
 
 int64_t n_block_queries(const plan::Attend& op) {
@@ -98,6 +101,11 @@ int64_t scratch_size(const plan::Plan& plan, const ProgramLimits& limits, const 
   s.running = reinterpret_cast<Running*>(take(n * int64_t{sizeof(Running)}));
   s.value = reinterpret_cast<const void**>(take(kSplit * int64_t{sizeof(void*)}));
   s.tile = take(int64_t{op.q.dim} * kKeyTile * 4);
+  if (plan.state(op.k_cache).dtype == DType::q8_0) {
+    s.records = reinterpret_cast<uint8_t*>(take(n * activation_layout(op.q.dim).bytes));
+    s.record = reinterpret_cast<const uint8_t**>(take(n * int64_t{sizeof(void*)}));
+    s.score = reinterpret_cast<float**>(take(n * int64_t{sizeof(void*)}));
+  }
   s.path = reinterpret_cast<int32_t*>(take(max_path(plan, limits, op) * 4));
   s.ends = reinterpret_cast<int32_t*>(take(n * 8));
   if (scratch != nullptr) *scratch = s;
@@ -112,18 +120,28 @@ public:
     scratch_size(*c.plan, c.limits, op, w.scratch, &s_);
   }
 
-  // Prepares a work item; its positions are those of all its rows together.
+  // Names a work item; its positions are those of all its rows together.
   void begin(const Block& block, int32_t kv_head) {
     block_ = block;
     kv_head_ = kv_head;
     n_queries_ = block.n_rows * group_;
     find_keys();
+  }
+
+  // Prepares its queries, before run_split() or run_all().
+  void load_queries() {
     const HeadRows q = c_.heads(op_.q);
+    const int64_t dim = op_.q.dim;
     for (int64_t i = 0; i < n_queries_; ++i) {
       const float* from = q.at(row_of(i), head_of(i));
-      float* to = s_.q + i * op_.q.dim;
-      for (int64_t d = 0; d < op_.q.dim; ++d)
+      float* to = s_.q + i * dim;
+      for (int64_t d = 0; d < dim; ++d)
         to[d] = from[d] * op_.scale;
+      if (k_cache_.dtype != DType::q8_0) continue;
+      uint8_t* record = s_.records + i * activation_layout(dim).bytes;
+      c_.kernels->quantise(to, dim, 0, dim, kExactPlanes, record);
+      s_.record[i] = record;
+      s_.score[i] = s_.scores + i * kSplit;
     }
   }
 
@@ -305,48 +323,61 @@ private:
 
   // Scores of positions begin..end-1, at their place relative to `base`.
   void score(int32_t begin, int32_t end, int32_t base) {
-    const int64_t element_bytes = dtype_info(k_cache_.dtype).block_bytes;
-    for (int32_t tile = begin / kKeyTile * kKeyTile; tile < end; tile += kKeyTile) {
-      const std::byte* keys = s_.tile;
+    for (int32_t tile = begin / kKeyTile * kKeyTile; tile < end;) {
       if (tile + kKeyTile <= keys_.committed) {
-        keys = key_tile(keys_.slot(tile), element_bytes);
+        const int32_t slot = keys_.slot(tile);
+        const int32_t n = k_cache_.dtype == DType::q8_0 ? n_adjacent(tile, slot, end) : 1;
+        score_tiles(key_tile(k_cache_, kv_head_, slot), n, tile - base);
+        tile += n * kKeyTile;
       } else {
-        gather_tile(std::max(tile, begin), std::min(tile + kKeyTile, end), element_bytes);
+        std::memset(s_.tile, 0, static_cast<size_t>(key_tile_bytes(k_cache_)));
+        const int32_t last = std::min(tile + kKeyTile, end);
+        for (int32_t position = std::max(tile, begin); position < last; ++position)
+          copy_key(k_cache_, kv_head_, keys_.slot(position), s_.tile, position % kKeyTile);
+        score_tiles(s_.tile, 1, tile - base);
+        tile += kKeyTile;
       }
+    }
+  }
+
+  // How many whole tiles lie one after another from this one on.
+  int32_t n_adjacent(int32_t tile, int32_t slot, int32_t end) const {
+    int32_t n = 1;
+    while (tile + n * kKeyTile < end && tile + (n + 1) * kKeyTile <= keys_.committed &&
+           keys_.slot(tile + n * kKeyTile) == slot + n * kKeyTile)
+      ++n;
+    return n;
+  }
+
+  // Scores of n tiles, from number `first` of a row of scores on.
+  void score_tiles(const std::byte* keys, int32_t n, int32_t first) {
+    if (k_cache_.dtype != DType::q8_0) {
       c_.kernels->score_tile({.q = s_.q,
                               .n_queries = n_queries_,
                               .dim = op_.q.dim,
                               .keys = keys,
                               .type = plain_type(k_cache_.dtype),
-                              .scores = s_.scores + (tile - base),
+                              .scores = s_.scores + first,
                               .stride = kSplit});
+      return;
     }
-  }
-
-  // Elements of this key head in the tile of a slot.
-  const std::byte* key_tile(int32_t slot, int64_t element_bytes) const {
-    return k_cache_.data + (slot / kKeyTile * k_cache_.width + int64_t{kv_head_} * op_.q.dim) *
-                               kKeyTile * element_bytes;
-  }
-
-  void gather_tile(int32_t from, int32_t to, int64_t element_bytes) {
-    const auto bytes = static_cast<size_t>(element_bytes);
-    std::memset(s_.tile, 0, static_cast<size_t>(op_.q.dim) * kKeyTile * bytes);
-    for (int32_t position = from; position < to; ++position) {
-      const int32_t slot = keys_.slot(position);
-      const std::byte* source = key_tile(slot, element_bytes) + slot % kKeyTile * element_bytes;
-      std::byte* target = s_.tile + position % kKeyTile * element_bytes;
-      for (int64_t d = 0; d < op_.q.dim; ++d)
-        std::memcpy(target + d * kKeyTile * element_bytes, source + d * kKeyTile * element_bytes,
-                    bytes);
-    }
+    const int32_t first_tile = first / kKeyTile;
+    c_.kernels->packed_linear({.panels = reinterpret_cast<const uint8_t*>(keys),
+                               .panels_tile = first_tile,
+                               .format = Format::q8_0,
+                               .n_out = kSplit,
+                               .k = op_.q.dim,
+                               .first_tile = first_tile,
+                               .end_tile = first_tile + n,
+                               .x = s_.record,
+                               .planes = kExactPlanes,
+                               .n_rows = n_queries_,
+                               .out = s_.score});
   }
 
   // Adds weight * value over each query's own positions, in order. Positions that all queries see
   // are done for all at once; no query reads a value that it may not see.
   void add_values(int32_t begin, int32_t end, int32_t base, float* partial) {
-    const int64_t element_bytes = dtype_info(v_cache_.dtype).block_bytes;
-    const std::byte* head = v_cache_.data + int64_t{kv_head_} * op_.out.dim * element_bytes;
     int32_t all_begin = begin, all_end = end;
     for (int64_t i = 0; i < n_queries_; i += group_) {
       const auto [from, to] = range_of(i, begin, end);
@@ -355,14 +386,14 @@ private:
     }
     all_end = std::max(all_begin, all_end);
     for (int32_t p = begin; p < end; ++p)
-      s_.value[p - base] = head + keys_.slot(p) * v_cache_.entry_bytes;
+      s_.value[p - base] = value_head(v_cache_, kv_head_, keys_.slot(p));
     const auto add = [&](int64_t query, int64_t n_queries, int32_t from, int32_t to) {
       if (from >= to) return;
       c_.kernels->add_values({.weights = s_.scores + query * kSplit + (from - base),
                               .weight_stride = kSplit,
                               .n_queries = n_queries,
                               .values = s_.value + (from - base),
-                              .type = plain_type(v_cache_.dtype),
+                              .type = value_type(v_cache_.dtype),
                               .n = to - from,
                               .dim = op_.out.dim,
                               .out = partial + query * op_.out.dim,
@@ -464,12 +495,14 @@ void run_attend(const Context& c, const Worker& w, const plan::Attend& op, F&& f
       if (!by_split) {
         if (item++ % w.n_threads != w.thread) continue;
         attending.begin(block, head);
+        attending.load_queries();
         attending.run_all();
         for (int64_t i = 0; i < block.n_rows * group; ++i)
           finished(attending.row_of(i), attending.head_of(i));
         continue;
       }
       attending.begin(block, head);
+      attending.load_queries();
       for (int32_t split = attending.first_split(); split < attending.end_split();
            ++split, ++item) {
         if (item % w.n_threads == w.thread)
@@ -517,29 +550,6 @@ int64_t shared_bytes(const plan::Plan& /*plan*/, const ProgramLimits& /*limits*/
 int64_t shared_bytes(const plan::Plan& /*plan*/, const ProgramLimits& /*limits*/,
                      const plan::Attention& /*op*/) {
   return kPartialBytes;
-}
-
-void append_head(const StateView& cache, int32_t slot, int64_t first_element, const float* x,
-                 int64_t n) {
-  const int64_t step = cache.by_element ? kKeyTile : 1;  // elements from one to the next
-  const int64_t entry = cache.by_element
-                            ? slot / kKeyTile * cache.width * kKeyTile + slot % kKeyTile
-                            : slot * cache.width;
-  const int64_t first = entry + first_element * step;
-  if (cache.dtype == DType::f32) {
-    float* to = reinterpret_cast<float*>(cache.data) + first;
-    for (int64_t i = 0; i < n; ++i)
-      to[i * step] = x[i];
-    return;
-  }
-  uint16_t* to = reinterpret_cast<uint16_t*>(cache.data) + first;
-  if (cache.dtype == DType::f16) {
-    for (int64_t i = 0; i < n; ++i)
-      to[i * step] = f32_to_f16(x[i]);
-  } else {
-    for (int64_t i = 0; i < n; ++i)
-      to[i * step] = f32_to_bf16(x[i]);
-  }
 }
 
 void run_op(const Context& c, const Worker& w, const plan::CacheAppend& op) {

@@ -1,6 +1,7 @@
 // The choice of blocks for sparse attention. The rows of a work item follow one another in a
 // sequence and share the keys of complete blocks that all of them see alike; a row's score of a
 // block is computed in the same order whatever rows are beside it (invariant 1).
+#include "backend/cpu/cache.h"
 #include "backend/cpu/ops.h"
 #include "base/half.h"
 #include "base/huge_block.h"
@@ -134,9 +135,7 @@ private:
   // rope(Norm(mean of the block's raw keys), position of its first token)
   void make_key(int32_t block, float* key) const {
     const int64_t dim = op_.q.dim;
-    Plain type = Plain::f32;
-    if (!cache_.by_element && cache_.dtype == DType::f16) type = Plain::f16;
-    if (!cache_.by_element && cache_.dtype == DType::bf16) type = Plain::bf16;
+    const Values type = cache_.by_element ? Values::f32 : value_type(cache_.dtype);
     for (int32_t t = 0; t < op_.ratio; ++t) {
       const int32_t at = slot(block * op_.ratio + t);
       s_.entries[t] = cache_.data + at * cache_.entry_bytes;

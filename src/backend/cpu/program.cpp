@@ -1,6 +1,7 @@
 #include "backend/cpu/program.h"
 
 #include "backend/check_pass.h"
+#include "backend/cpu/cache.h"
 #include "backend/cpu/ops.h"
 #include "backend/cpu/panels.h"
 #include "backend/weight_row.h"
@@ -49,24 +50,6 @@ struct SplitOf {
   }
 };
 
-void copy_entry(const StateView& cache, const Program::SlotCopy& copy) {
-  if (!cache.by_element) {
-    std::memcpy(cache.data + copy.to * cache.entry_bytes,
-                cache.data + copy.from * cache.entry_bytes, static_cast<size_t>(cache.entry_bytes));
-    return;
-  }
-  const auto element_bytes = cache.entry_bytes / cache.width;
-  const auto first = [&](int64_t slot) {
-    return cache.data +
-           (slot / kKeyTile * cache.width * kKeyTile + slot % kKeyTile) * element_bytes;
-  };
-  std::byte* to = first(copy.to);
-  const std::byte* from = first(copy.from);
-  for (int64_t e = 0; e < cache.width; ++e)
-    std::memcpy(to + e * kKeyTile * element_bytes, from + e * kKeyTile * element_bytes,
-                static_cast<size_t>(element_bytes));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<CpuProgram>> CpuProgram::create(plan::Plan plan, const ProgramLimits& limits,
@@ -104,7 +87,9 @@ Status CpuProgram::allocate() {
          .by_element = layout_.by_element[i],
          .dtype = state.dtype,
          .width = layout_.state_widths[i],
-         .entry_bytes = layout_.state_widths[i] * dtype_info(state.dtype).block_bytes});
+         .head_dim = layout_.head_dims[i],
+         .entry_bytes = layout_.entry_bytes[i],
+         .n_tiles = int64_t{context_.limits.n_pages} * context_.limits.page_tokens / kKeyTile});
     if (state.kind == plan::StateKind::recurrent)
       state_bytes_ += context_.states.back().entry_bytes;
   }
@@ -288,7 +273,7 @@ Status CpuProgram::copy_slots(std::span<const SlotCopy> copies) {
     if (plan_.states()[i].kind != plan::StateKind::kv_cache) continue;
     const StateView& cache = context_.states[i];
     for (const SlotCopy& copy : copies) {
-      if (copy.from != copy.to) copy_entry(cache, copy);
+      if (copy.from != copy.to) copy_entry(cache, copy.from, copy.to);
     }
   }
   return {};

@@ -2,6 +2,7 @@
 // below the committed end through the page table, above it on the row's path through the pass.
 #include "backend/ref/run.h"
 #include "base/half.h"
+#include "base/q8_block.h"
 
 #include <algorithm>
 #include <cmath>
@@ -77,6 +78,23 @@ double rounded(DType dtype, double value) {
   return value;
 }
 
+// entry = what a cache of this type keeps of the head.
+void store(DType dtype, std::span<const double> head, std::span<double> entry) {
+  if (dtype != DType::q8_0) {
+    for (size_t i = 0; i < head.size(); ++i)
+      entry[i] = rounded(dtype, head[i]);
+    return;
+  }
+  for (size_t first = 0; first < head.size(); first += size_t{kQ8Values}) {
+    float values[kQ8Values];
+    for (size_t i = 0; i < kQ8Values; ++i)
+      values[i] = static_cast<float>(head[first + i]);
+    const Q8Block block = q8_block(values);
+    for (size_t i = 0; i < kQ8Values; ++i)
+      entry[first + i] = static_cast<double>(f16_to_f32(block.scale)) * block.codes[i];
+  }
+}
+
 }  // namespace
 
 void run_op(Run& run, const plan::ApplyRope& op) {
@@ -92,8 +110,7 @@ void run_op(Run& run, const plan::CacheAppend& op) {
     const auto entry = cache.entry(run.pass.slots[static_cast<size_t>(r)]);
     for (int32_t h = 0; h < op.in.count; ++h) {
       const auto head = run.head(op.in, r, h);
-      for (size_t i = 0; i < head.size(); ++i)
-        entry[static_cast<size_t>(h) * head.size() + i] = rounded(cache.dtype, head[i]);
+      store(cache.dtype, head, entry.subspan(static_cast<size_t>(h) * head.size(), head.size()));
     }
   }
 }

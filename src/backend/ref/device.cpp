@@ -49,10 +49,11 @@ Status check_types(const plan::Plan& plan) {
       return Error{ErrorCode::invalid_argument, "ref: weight " + weight.name + " has no data"};
   }
   for (const plan::State& state : plan.states()) {
-    if (state.dtype != DType::f32 && state.dtype != DType::f16 && state.dtype != DType::bf16)
+    if (state.dtype != DType::f32 && state.dtype != DType::f16 && state.dtype != DType::bf16 &&
+        state.dtype != DType::q8_0)
       return Error{ErrorCode::unsupported, "ref: state " + state.name + " is " +
                                                std::string(dtype_info(state.dtype).name) +
-                                               "; it keeps f32, f16 and bf16"};
+                                               "; it keeps f32, f16, bf16 and q8_0"};
   }
   return {};
 }

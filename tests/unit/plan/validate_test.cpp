@@ -111,6 +111,17 @@ TEST(Validate, ChecksWhatThePlanPromises) {
   EXPECT_EQ(p.error(Add{p.x8, p.y8, p.x8}), "");
 }
 
+TEST(Validate, KeepsBlocksOfACacheInsideTheirHead) {
+  Parts p;
+  const BufferId x = p.plan.add_buffer({.name = "x192", .width = 192});
+  const StateId cache = p.plan.add_state({"cache192", StateKind::kv_cache, DType::q8_0, 192});
+  EXPECT_EQ(p.error(CacheAppend{{x, 3, 64, 64, 0}, cache}), "");
+  EXPECT_EQ(
+      p.error(CacheAppend{{x, 4, 48, 48, 0}, cache}),
+      "step 3.step of trunk: CacheAppend: cache (cache192) is q8_0, in blocks of 32, which do "
+      "not divide heads of 48");
+}
+
 TEST(Validate, ChecksTheBytesOfWeights) {
   Parts p;
   const std::vector<std::byte> bytes(31);

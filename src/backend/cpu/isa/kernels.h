@@ -13,6 +13,8 @@
 namespace kapitsa::backend::cpu {
 
 enum class Plain : uint8_t { f32, f16, bf16 };
+// Cached values. q8: the codes of a head, then an f16 scale for each 32 of them.
+enum class Values : uint8_t { f32, f16, bf16, q8 };
 
 enum class Function : uint8_t {
   silu,
@@ -73,7 +75,7 @@ struct AddValues {
   int64_t weight_stride = 0;
   int64_t n_queries = 0;
   const void* const* values = nullptr;  // (n), each (dim)
-  Plain type = Plain::f32;
+  Values type = Values::f32;
   int64_t n = 0;
   int64_t dim = 0;
   float* out = nullptr;  // (n_queries, dim)

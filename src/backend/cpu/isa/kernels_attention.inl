@@ -46,8 +46,28 @@ void score_tile(const ScoreTile& a) {
   }
 }
 
-// kVecs vectors of the values, from element d on.
-template <Plain type, int kQueries, int kVecs>
+constexpr Plain plain_of(Values type) {
+  return type == Values::f16 ? Plain::f16 : type == Values::bf16 ? Plain::bf16 : Plain::f32;
+}
+
+// kVecs vectors of a value, from element d on.
+template <Values type, int kVecs>
+inline void load_value(const void* value, int64_t dim, int64_t d, Vec (&v)[kVecs]) {
+  if constexpr (type == Values::q8) {
+    const auto* codes = static_cast<const uint8_t*>(value);
+    const auto* scales = reinterpret_cast<const uint16_t*>(codes + dim);
+    Vec scale = Vec::all_f16(scales + d / 32);
+    for (int i = 0; i < kVecs; ++i) {
+      if (i > 0 && i * kWidth % 32 == 0) scale = Vec::all_f16(scales + (d + i * kWidth) / 32);
+      v[i] = scale * Vec::load_i8(codes + d + i * kWidth);
+    }
+  } else {
+    for (int i = 0; i < kVecs; ++i)
+      v[i] = load_plain<plain_of(type)>(value, d + i * kWidth);
+  }
+}
+
+template <Values type, int kQueries, int kVecs>
 inline void add_values_block(const AddValues& a, int64_t first, int64_t d) {
   Vec sum[kQueries][kVecs];
   for (int q = 0; q < kQueries; ++q) {
@@ -57,8 +77,7 @@ inline void add_values_block(const AddValues& a, int64_t first, int64_t d) {
   const float* weights = a.weights + first * a.weight_stride;
   for (int64_t p = 0; p < a.n; ++p) {
     Vec v[kVecs];
-    for (int i = 0; i < kVecs; ++i)
-      v[i] = load_plain<type>(a.values[p], d + i * kWidth);
+    load_value<type>(a.values[p], a.dim, d, v);
     for (int q = 0; q < kQueries; ++q) {
       const Vec x = Vec::all(weights[q * a.weight_stride + p]);
       for (int i = 0; i < kVecs; ++i)
@@ -71,30 +90,32 @@ inline void add_values_block(const AddValues& a, int64_t first, int64_t d) {
   }
 }
 
-// The last elements of a dim that is no multiple of kWidth.
-template <Plain type>
+// The last elements of a dim that is no multiple of kWidth; blocks of 32 leave none.
+template <Values type>
 inline void add_values_tail(const AddValues& a, int64_t q, int64_t d) {
   const int64_t n = a.dim - d;
   float* out = a.out + q * a.out_stride + d;
   Vec sum = load_plain_part<Plain::f32>(out, 0, n);
   for (int64_t p = 0; p < a.n; ++p)
     sum = fma(Vec::all(a.weights[q * a.weight_stride + p]),
-              load_plain_part<type>(a.values[p], d, n), sum);
+              load_plain_part<plain_of(type)>(a.values[p], d, n), sum);
   store_part(sum, out, n);
 }
 
-template <Plain type, int kQueries>
+template <Values type, int kQueries>
 inline void add_values_queries(const AddValues& a, int64_t first) {
   int64_t d = 0;
   for (; d + 4 * kWidth <= a.dim; d += 4 * kWidth)
     add_values_block<type, kQueries, 4>(a, first, d);
   for (; d + kWidth <= a.dim; d += kWidth)
     add_values_block<type, kQueries, 1>(a, first, d);
-  for (int q = 0; d < a.dim && q < kQueries; ++q)
-    add_values_tail<type>(a, first + q, d);
+  if constexpr (type != Values::q8) {
+    for (int q = 0; d < a.dim && q < kQueries; ++q)
+      add_values_tail<type>(a, first + q, d);
+  }
 }
 
-template <Plain type>
+template <Values type>
 void add_values_typed(const AddValues& a) {
   int64_t q = 0;
   for (; q + kValueQueries <= a.n_queries; q += kValueQueries)
@@ -105,9 +126,10 @@ void add_values_typed(const AddValues& a) {
 
 void add_values(const AddValues& a) {
   switch (a.type) {
-  case Plain::f32: return add_values_typed<Plain::f32>(a);
-  case Plain::f16: return add_values_typed<Plain::f16>(a);
-  case Plain::bf16: return add_values_typed<Plain::bf16>(a);
+  case Values::f32: return add_values_typed<Values::f32>(a);
+  case Values::f16: return add_values_typed<Values::f16>(a);
+  case Values::bf16: return add_values_typed<Values::bf16>(a);
+  case Values::q8: return add_values_typed<Values::q8>(a);
   }
 }
 

@@ -7,6 +7,9 @@ struct Vec {
   static Vec zero() { return {_mm256_setzero_ps()}; }
   static Vec all(float x) { return {_mm256_set1_ps(x)}; }
   static Vec load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  static Vec all_f16(const uint16_t* p) {
+    return {_mm256_cvtph_ps(_mm_set1_epi16(static_cast<short>(*p)))};
+  }
   static Vec load_f16(const uint16_t* p) {
     return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
   }

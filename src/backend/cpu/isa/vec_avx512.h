@@ -7,6 +7,9 @@ struct Vec {
   static Vec zero() { return {_mm512_setzero_ps()}; }
   static Vec all(float x) { return {_mm512_set1_ps(x)}; }
   static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  static Vec all_f16(const uint16_t* p) {
+    return {_mm512_cvtph_ps(_mm256_set1_epi16(static_cast<short>(*p)))};
+  }
   static Vec load_f16(const uint16_t* p) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
   }

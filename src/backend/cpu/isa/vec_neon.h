@@ -7,6 +7,9 @@ struct Vec {
   static Vec zero() { return {vdupq_n_f32(0.0F)}; }
   static Vec all(float x) { return {vdupq_n_f32(x)}; }
   static Vec load(const float* p) { return {vld1q_f32(p)}; }
+  static Vec all_f16(const uint16_t* p) {
+    return {vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(*p)))};
+  }
   static Vec load_f16(const uint16_t* p) {
     return {vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)))};
   }

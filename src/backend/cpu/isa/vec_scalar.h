@@ -19,6 +19,7 @@ struct Vec {
   static Vec load(const float* p) {
     return make([p](int i) { return p[i]; });
   }
+  static Vec all_f16(const uint16_t* p) { return all(f16_to_f32(*p)); }
   static Vec load_f16(const uint16_t* p) {
     return make([p](int i) { return f16_to_f32(p[i]); });
   }
