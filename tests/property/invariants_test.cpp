@@ -37,6 +37,7 @@ struct DeviceCase {
   const char* backend;
   const char* isa;  // "": the best
   backend::ComputeMode compute;
+  DType cache = DType::f16;  // q8_0: of models whose heads are whole blocks
 };
 constexpr DeviceCase kDevices[] = {
     {"ref", "ref", "", backend::ComputeMode::f32},
@@ -44,6 +45,7 @@ constexpr DeviceCase kDevices[] = {
     {"cpu_fast", "cpu", "", backend::ComputeMode::fast},
     {"cpu_avx2", "cpu", "avx2", backend::ComputeMode::fast},
     {"cpu_scalar", "cpu", "scalar", backend::ComputeMode::fast},
+    {"cpu_int8_cache", "cpu", "", backend::ComputeMode::fast, DType::q8_0},
 };
 
 using Bits = std::vector<uint32_t>;
@@ -61,11 +63,15 @@ protected:
 
   void SetUp() override {
     file_.emplace(read_test_checkpoint(golden_path(std::get<0>(GetParam()).file)));
-    auto model = model::load_model(*file_, {});
+    const DeviceCase& device_case = std::get<1>(GetParam());
+    auto model = model::load_model(*file_, {.kv_dtype = device_case.cache});
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_.emplace(std::move(*model));
     random_.seed(7);
-    const DeviceCase& device_case = std::get<1>(GetParam());
+    const Status valid = plan::validate(model_->plan);
+    if (!valid && device_case.cache == DType::q8_0) {
+      GTEST_SKIP() << valid.error().message;
+    }
     const auto device = backend::open_device(device_case.backend, {.force_isa = device_case.isa});
     if (*device_case.isa != '\0' && !device) {
       GTEST_SKIP() << "this machine has no " << device_case.isa;
@@ -278,14 +284,14 @@ TEST_P(Invariant, sampled_answers_do_not_depend_on_neighbours_or_repetition) {
     requests.push_back(std::move(request));
   }
   const auto load = [&](int32_t max_sequences) {
-    auto engine =
-        Engine::load({.model = golden_path(model_case.file),
-                      .backend = device_case.backend,
-                      .max_sequences = max_sequences,
-                      .threads = 2,
-                      .isa = device_case.isa,
-                      .compute = device_case.compute == backend::ComputeMode::f32 ? Compute::f32
-                                                                                  : Compute::fast});
+    auto engine = Engine::load(
+        {.model = golden_path(model_case.file),
+         .backend = device_case.backend,
+         .max_sequences = max_sequences,
+         .threads = 2,
+         .isa = device_case.isa,
+         .compute = device_case.compute == backend::ComputeMode::f32 ? Compute::f32 : Compute::fast,
+         .kv_type = device_case.cache == DType::q8_0 ? KvType::int8 : KvType::f16});
     EXPECT_TRUE(engine.ok()) << engine.error().message;
     return engine.ok() ? std::move(*engine) : nullptr;
   };

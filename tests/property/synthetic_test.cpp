@@ -59,7 +59,7 @@ TEST(Synthetic, an_int8_cache_answers_and_is_refused_where_heads_do_not_fit) {
   EXPECT_EQ(tokens_of(options).size(), 4U);
   options.synthetic.clear();
   options.synthetic_layers = 0;
-  options.model = golden_path("llama_f32.gguf");  // heads of 16
+  options.model = golden_path("nemotron_h_moe_bf16.gguf");  // heads of 16
   const auto refused = Engine::load(options);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported);

@@ -28,14 +28,19 @@ inline void score_block(const ScoreTile& a, int64_t first) {
   }
 }
 
+// The last queries, at most kMost, in one block.
+template <Plain type, int kMost>
+inline void score_rest(const ScoreTile& a, int64_t first) {
+  if (a.n_queries - first == kMost) return score_block<type, kMost>(a, first);
+  if constexpr (kMost > 1) score_rest<type, kMost - 1>(a, first);
+}
+
 template <Plain type>
 void score_typed(const ScoreTile& a) {
   int64_t q = 0;
   for (; q + kScoreQueries <= a.n_queries; q += kScoreQueries)
     score_block<type, kScoreQueries>(a, q);
-  for (; q + 2 <= a.n_queries; q += 2)
-    score_block<type, 2>(a, q);
-  if (q < a.n_queries) score_block<type, 1>(a, q);
+  score_rest<type, kScoreQueries - 1>(a, q);
 }
 
 void score_tile(const ScoreTile& a) {
@@ -115,13 +120,18 @@ inline void add_values_queries(const AddValues& a, int64_t first) {
   }
 }
 
+template <Values type, int kMost>
+inline void add_values_rest(const AddValues& a, int64_t first) {
+  if (a.n_queries - first == kMost) return add_values_queries<type, kMost>(a, first);
+  if constexpr (kMost > 1) add_values_rest<type, kMost - 1>(a, first);
+}
+
 template <Values type>
 void add_values_typed(const AddValues& a) {
   int64_t q = 0;
   for (; q + kValueQueries <= a.n_queries; q += kValueQueries)
     add_values_queries<type, kValueQueries>(a, q);
-  for (; q < a.n_queries; ++q)
-    add_values_queries<type, 1>(a, q);
+  add_values_rest<type, kValueQueries - 1>(a, q);
 }
 
 void add_values(const AddValues& a) {
@@ -138,11 +148,7 @@ float largest(const float* x, int64_t n) {
   int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth)
     top = max(Vec::load(x + i), top);
-  float lanes[kWidth];
-  top.store(lanes);
-  float best = lanes[0];
-  for (int64_t lane = 1; lane < kWidth; ++lane)
-    best = lanes[lane] > best ? lanes[lane] : best;
+  float best = top.highest();
   for (; i < n; ++i)
     best = x[i] > best ? x[i] : best;
   return best;

@@ -252,9 +252,10 @@ void packed_linear(const PackedLinear& l) {
 
 // Part of a record (ActivationLayout) of k floats. The largest magnitude of each 32
 // becomes the largest code; a group with NaN or infinity becomes NaN through its scale.
-void quantise(const float* x, int64_t k, int64_t first, int64_t end, int planes, uint8_t* record) {
+template <int kPlanes>
+void quantise_planes(const float* x, int64_t k, int64_t first, int64_t end, uint8_t* record) {
   const ActivationLayout a = activation_layout(k);
-  const float top = planes == 2 ? 16256.0F : 127.0F;  // 127 * 128
+  constexpr float kTop = kPlanes == 2 ? 16256.0F : 127.0F;  // 127 * 128
   auto* scale = reinterpret_cast<float*>(record + a.scale);
   auto* sum32 = reinterpret_cast<int32_t*>(record + a.sum32);
   auto* scaled32 = reinterpret_cast<float*>(record + a.scaled32);
@@ -268,32 +269,34 @@ void quantise(const float* x, int64_t k, int64_t first, int64_t end, int planes,
       largest = max(largest, abs(v));
       poison = fma(v, Vec::zero(), poison);
     }
-    float magnitudes[kWidth];
-    largest.store(magnitudes);
-    float magnitude = 0.0F;
-    for (int64_t i = 0; i < kWidth; ++i)
-      magnitude = magnitude > magnitudes[i] ? magnitude : magnitudes[i];
-    const float s = magnitude / top + poison.sum();
-    const float inverse = s > 1e-35F ? 1.0F / s : 0.0F;
-    float rounded[32];
-    for (int64_t i = 0; i < 32; i += kWidth) {
-      const Vec v = round(Vec::load(x + k0 + i) * Vec::all(inverse));
-      select_less(Vec::all(-2.0F * top), v, v, Vec::zero()).store(rounded + i);  // NaN becomes 0
-    }
-    int32_t sums[2] = {};
-    for (int h = 0; h < 2; ++h) {
-      for (int i = 16 * h; i < 16 * h + 16; ++i) {
-        const auto v = static_cast<int32_t>(rounded[i]);
-        sums[h] += v;
-        const int32_t high = planes == 2 ? (v + 64) >> 7 : v;
-        record[k0 + i] = static_cast<uint8_t>(high);
-        record[a.low + k0 + i] = static_cast<uint8_t>(v - (high << 7));
+    const float s = largest.highest() / kTop + poison.sum();
+    const Vec inverse = Vec::all(s > 1e-35F ? 1.0F / s : 0.0F);
+    float sums[2];  // of 16; whole numbers below 2^24, hence exact
+    for (int64_t h = 0; h < 2; ++h) {
+      Vec sum = Vec::zero();
+      for (int64_t i = 16 * h; i < 16 * h + 16; i += kWidth) {
+        const Vec scaled = round(Vec::load(x + k0 + i) * inverse);
+        const Vec v = select_less(Vec::all(-2.0F * kTop), scaled, scaled, Vec::zero());  // no NaN
+        sum = sum + v;
+        const Vec high = kPlanes == 2 ? round(v * Vec::all(1.0F / 128.0F)) : v;
+        store_codes(high, record + k0 + i);
+        if constexpr (kPlanes == 2)
+          store_codes(fma(high, Vec::all(-128.0F), v), record + a.low + k0 + i);
       }
-      sum16[k0 / 16 + h] = sums[h];
-      scaled16[k0 / 16 + h] = s * static_cast<float>(sums[h]);
+      sums[h] = sum.sum();
+      sum16[k0 / 16 + h] = static_cast<int32_t>(sums[h]);
+      scaled16[k0 / 16 + h] = s * sums[h];
     }
     scale[k0 / 32] = s;
-    sum32[k0 / 32] = sums[0] + sums[1];
-    scaled32[k0 / 32] = s * static_cast<float>(sums[0] + sums[1]);
+    sum32[k0 / 32] = static_cast<int32_t>(sums[0] + sums[1]);
+    scaled32[k0 / 32] = s * (sums[0] + sums[1]);
+  }
+}
+
+void quantise(const float* x, int64_t k, int64_t first, int64_t end, int planes, uint8_t* record) {
+  if (planes == 2) {
+    quantise_planes<2>(x, k, first, end, record);
+  } else {
+    quantise_planes<1>(x, k, first, end, record);
   }
 }

@@ -35,6 +35,12 @@ struct Vec {
     return {_mm256_castsi256_ps(_mm256_blendv_epi8(normal, small, is_small))};
   }
   void store(float* p) const { _mm256_storeu_ps(p, v); }
+  float highest() const {
+    __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    x = _mm_max_ss(x, _mm_movehdup_ps(x));
+    return _mm_cvtss_f32(x);
+  }
   float sum() const {
     __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     x = _mm_add_ps(x, _mm_movehl_ps(x, x));
@@ -89,6 +95,14 @@ inline Vec scale_by_power(Vec a, Vec n) {
   };
   const __m256 first = _mm256_mul_ps(a.v, power(half));
   return {_mm256_mul_ps(first, power(_mm256_sub_epi32(whole, half)))};
+}
+
+// Whole numbers within -128..127 as signed bytes.
+inline void store_codes(Vec a, uint8_t* p) {
+  const __m256i words = _mm256_cvtps_epi32(a.v);
+  const __m128i halves =
+      _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(halves, halves));
 }
 
 // 32 bytes: 4 k of 8 rows.

@@ -35,6 +35,7 @@ struct Vec {
     return {_mm512_castsi512_ps(_mm512_mask_blend_epi32(is_small, normal, small))};
   }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
+  float highest() const { return _mm512_reduce_max_ps(v); }
   float sum() const {
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     __m128 x = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
@@ -84,6 +85,11 @@ inline Vec select_less(Vec a, Vec b, Vec yes, Vec no) {
 // a * 2^n for whole n.
 inline Vec scale_by_power(Vec a, Vec n) {
   return {_mm512_scalef_ps(a.v, n.v)};
+}
+
+// Whole numbers within -128..127 as signed bytes.
+inline void store_codes(Vec a, uint8_t* p) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a.v)));
 }
 
 // 64 bytes: 4 k of 16 rows.

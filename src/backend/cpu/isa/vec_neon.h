@@ -35,6 +35,7 @@ struct Vec {
     return load(four);
   }
   void store(float* p) const { vst1q_f32(p, v); }
+  float highest() const { return vmaxvq_f32(v); }
   float sum() const { return vaddvq_f32(v); }
 };
 
@@ -82,6 +83,13 @@ inline Vec scale_by_power(Vec a, Vec n) {
     return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(e, vdupq_n_s32(127)), 23));
   };
   return {vmulq_f32(vmulq_f32(a.v, power(half)), power(vsubq_s32(whole, half)))};
+}
+
+// Whole numbers within -128..127 as signed bytes.
+inline void store_codes(Vec a, uint8_t* p) {
+  const int16x4_t halves = vmovn_s32(vcvtq_s32_f32(a.v));
+  const int8x8_t bytes = vmovn_s16(vcombine_s16(halves, halves));
+  __builtin_memcpy(p, &bytes, 4);
 }
 
 // 16 bytes: 4 k of 4 rows.

@@ -40,6 +40,12 @@ struct Vec {
     });
   }
   void store(float* p) const { __builtin_memcpy(p, v, sizeof v); }
+  float highest() const {
+    float best = v[0];
+    for (int i = 1; i < 8; ++i)
+      best = v[i] > best ? v[i] : best;
+    return best;
+  }
   float sum() const { return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7])); }
 };
 
@@ -86,6 +92,12 @@ inline Vec scale_by_power(Vec a, Vec n) {
     // NaN has no whole part; a is NaN then and stays so.
     return n.v[i] == n.v[i] ? __builtin_ldexpf(a.v[i], static_cast<int>(n.v[i])) : a.v[i];
   });
+}
+
+// Whole numbers within -128..127 as signed bytes.
+inline void store_codes(Vec a, uint8_t* p) {
+  for (int i = 0; i < 8; ++i)
+    p[i] = static_cast<uint8_t>(static_cast<int8_t>(a.v[i]));
 }
 
 // 32 bytes: 4 k of 8 rows.
