@@ -32,6 +32,8 @@ enum class DType : uint8_t {
   q4_k,
   q5_k,
   q6_k,
+  iq1_s,
+  iq1_m,
   iq2_xxs,
   iq2_xs,
   iq2_s,

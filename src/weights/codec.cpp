@@ -3,6 +3,7 @@
 #include "weights/codec.h"
 
 #include "base/half.h"
+#include "weights/iq_blocks.h"
 
 #include <fmt/format.h>
 
@@ -154,6 +155,45 @@ void decode(const BlockIq4Xs& b, float* out) {
   }
 }
 
+// How each IQ type reads the codes that unpack() gives.
+struct IqMeaning {
+  const int8_t (&values)[16];
+  float factor;
+};
+IqMeaning meaning(const BlockIq1S&) {
+  return {kIq1Values, kIq1Factor};
+}
+IqMeaning meaning(const BlockIq1M&) {
+  return {kIq1Values, kIq1Factor};
+}
+IqMeaning meaning(const BlockIq2Xxs&) {
+  return {kIq2Values, kIq2Factor};
+}
+IqMeaning meaning(const BlockIq2Xs&) {
+  return {kIq2Values, kIq2Factor};
+}
+IqMeaning meaning(const BlockIq2S&) {
+  return {kIq2Values, kIq2Factor};
+}
+IqMeaning meaning(const BlockIq3Xxs&) {
+  return {kIq3XxsValues, kIq3XxsFactor};
+}
+IqMeaning meaning(const BlockIq3S&) {
+  return {kIq3SValues, kIq3SFactor};
+}
+
+template <typename Block>
+  requires requires(const Block& b) { meaning(b); }
+void decode(const Block& b, float* out) {
+  IqValues v;
+  unpack(b, v);
+  const IqMeaning m = meaning(b);
+  for (int i = 0; i < 256; ++i) {
+    const float d = f16_to_f32(v.d) * m.factor * static_cast<float>(v.scales[i / 16]);
+    out[i] = d * static_cast<float>(m.values[v.codes[i]]);
+  }
+}
+
 // Copies each block out of the file's bytes first, because they may not be aligned for Block.
 template <typename Block>
 Status decode_all(DType dtype, std::span<const std::byte> blocks, std::span<float> out) {
@@ -208,6 +248,13 @@ Status dequantise(DType dtype, std::span<const std::byte> blocks, std::span<floa
   case DType::q4_k: return decode_all<BlockQ4_K>(dtype, blocks, out);
   case DType::q5_k: return decode_all<BlockQ5_K>(dtype, blocks, out);
   case DType::q6_k: return decode_all<BlockQ6_K>(dtype, blocks, out);
+  case DType::iq1_s: return decode_all<BlockIq1S>(dtype, blocks, out);
+  case DType::iq1_m: return decode_all<BlockIq1M>(dtype, blocks, out);
+  case DType::iq2_xxs: return decode_all<BlockIq2Xxs>(dtype, blocks, out);
+  case DType::iq2_xs: return decode_all<BlockIq2Xs>(dtype, blocks, out);
+  case DType::iq2_s: return decode_all<BlockIq2S>(dtype, blocks, out);
+  case DType::iq3_xxs: return decode_all<BlockIq3Xxs>(dtype, blocks, out);
+  case DType::iq3_s: return decode_all<BlockIq3S>(dtype, blocks, out);
   case DType::iq4_nl: return decode_all<BlockIq4Nl>(dtype, blocks, out);
   case DType::iq4_xs: return decode_all<BlockIq4Xs>(dtype, blocks, out);
   case DType::mxfp4: return decode_all<BlockMxfp4>(dtype, blocks, out);
@@ -218,12 +265,7 @@ Status dequantise(DType dtype, std::span<const std::byte> blocks, std::span<floa
   case DType::i64:
   case DType::u8:
   case DType::u32:
-  case DType::grouped:
-  case DType::iq2_xxs:
-  case DType::iq2_xs:
-  case DType::iq2_s:
-  case DType::iq3_xxs:
-  case DType::iq3_s: break;
+  case DType::grouped: break;
   }
   return unsupported(dtype);
 }

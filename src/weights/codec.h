@@ -145,6 +145,8 @@ static_assert(sizeof(BlockMxfp4) == 17 && sizeof(BlockNvfp4) == 36 && sizeof(Blo
 static_assert(sizeof(BlockQ5_K) == 176 && sizeof(BlockQ6_K) == 210 && sizeof(BlockQ2_K) == 84);
 static_assert(sizeof(BlockQ3_K) == 110 && sizeof(BlockIq4Xs) == 136);
 
+// The IQ types are in weights/iq_blocks.h.
+
 // ---- Tables and scale arithmetic -----------------------------------------------------------
 
 // The non-uniform code book of IQ4_NL and IQ4_XS.
@@ -193,7 +195,7 @@ inline float ue4m3_halved(uint8_t b) {
 
 // ---- Reference decoder ---------------------------------------------------------------------
 
-// True for f32, f16, bf16, f64 and every block type above.
+// True for f32, f16, bf16, f64 and every block type of GGUF.
 bool can_dequantise(DType dtype);
 
 // Decodes whole blocks. blocks.size() must be dtype_bytes(dtype, out.size()). `unsupported`, naming

@@ -12,10 +12,11 @@ using plan::Norm;
 
 constexpr double kFast = 0.06;  // 8-bit activations
 const std::vector<int32_t> kWidths = {1, 7, 63, 64, 65, 255, 256, 257};
-const std::vector<DType> kBlocks = {DType::q4_0,  DType::q4_1, DType::q5_0,   DType::q5_1,
-                                    DType::q8_0,  DType::q2_k, DType::q3_k,   DType::q4_k,
-                                    DType::q5_k,  DType::q6_k, DType::iq4_nl, DType::iq4_xs,
-                                    DType::mxfp4, DType::nvfp4};
+const std::vector<DType> kBlocks = {
+    DType::q4_0,    DType::q4_1,   DType::q5_0,  DType::q5_1,    DType::q8_0,  DType::q2_k,
+    DType::q3_k,    DType::q4_k,   DType::q5_k,  DType::q6_k,    DType::iq1_s, DType::iq1_m,
+    DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::iq4_nl,
+    DType::iq4_xs,  DType::mxfp4,  DType::nvfp4};
 
 using Build = std::function<void(PlanBuilder&, int32_t width)>;
 

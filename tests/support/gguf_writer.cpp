@@ -48,6 +48,7 @@ uint32_t ggml_type(DType dtype) {
   case DType::iq2_xxs: return 16;
   case DType::iq2_xs: return 17;
   case DType::iq3_xxs: return 18;
+  case DType::iq1_s: return 19;
   case DType::iq4_nl: return 20;
   case DType::iq3_s: return 21;
   case DType::iq2_s: return 22;
@@ -57,6 +58,7 @@ uint32_t ggml_type(DType dtype) {
   case DType::i32: return 26;
   case DType::i64: return 27;
   case DType::f64: return 28;
+  case DType::iq1_m: return 29;
   case DType::bf16: return 30;
   case DType::mxfp4: return 39;
   case DType::nvfp4: return 40;

@@ -35,6 +35,12 @@ ScaleFields scale_fields(DType dtype) {
   case DType::q4_k: return {0, 2, 15 * 64};
   case DType::q5_k: return {0, 2, 31 * 64};
   case DType::q6_k: return {208, -1, 32 * 128};
+  case DType::iq1_s: return {0, -1, 9.0F / 8 * 15};
+  case DType::iq2_xxs:
+  case DType::iq2_xs:
+  case DType::iq2_s: return {0, -1, 43.0F / 8 * 31};
+  case DType::iq3_xxs: return {0, -1, 62.0F / 4 * 31};
+  case DType::iq3_s: return {0, -1, 15 * 31};
   case DType::iq4_nl: return {0, -1, 128};
   case DType::iq4_xs: return {0, -1, 128 * 32};
   default: return {};
@@ -49,6 +55,13 @@ void fill_block(Random& random, DType dtype, std::span<std::byte> block, float s
   } else if (dtype == DType::nvfp4) {  // E4M3 scales from 2^-3 to 2^0
     for (size_t s = 0; s < 4; ++s)
       block[s] = static_cast<std::byte>(0x20 + random.below(0x18));
+  } else if (dtype == DType::iq1_m) {  // a nibble of the scale in each of four words
+    std::byte d[2];
+    put_f16(d, size / (9.0F / 8 * 15) * random.uniform(0.5F, 1.5F));
+    for (size_t i = 0; i < 4; ++i) {
+      const std::byte nibble = (d[i / 2] >> (4 * (i % 2))) & std::byte{15};
+      block[49 + 2 * i] = (block[49 + 2 * i] & std::byte{15}) | (nibble << 4);
+    }
   } else {
     const ScaleFields fields = scale_fields(dtype);
     const float scale = size / fields.code_range;

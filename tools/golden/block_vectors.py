@@ -15,7 +15,8 @@ import numpy as np
 HALF_FIELDS = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "IQ4_NL": [0],
     "MXFP4": [], "NVFP4": [], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "Q2_K": [80, 82],
-    "Q3_K": [108], "IQ4_XS": [0], "BF16": [],
+    "Q3_K": [108], "IQ4_XS": [0], "BF16": [], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0],
+    "IQ3_S": [0], "IQ1_S": [0], "IQ1_M": [],
 }
 # One for each block in turn: ordinary, negative, subnormal, zero, largest.
 HALVES = np.array([0.0123, -0.75, 3e-6, 0.0, 65504.0], dtype=np.float16)
@@ -33,6 +34,11 @@ def random_blocks(name: str, n: int, rng: np.random.Generator) -> np.ndarray:
     if name == "NVFP4":
         blocks[0, :4] = [0x00, 0x7F, 0x01, 0x07]
         blocks[1, :4] = [0x08, 0x38, 0x7E, 0xFF]
+    if name == "IQ1_M":  # a nibble of the scale in each of four words
+        for i in range(n):
+            half = int(HALVES[i % len(HALVES)].view(np.uint16))
+            for k in range(4):
+                blocks[i, 49 + 2 * k] = (blocks[i, 49 + 2 * k] & 15) | ((half >> (4 * k)) & 15) << 4
     if name == "BF16":  # no NaN or infinity
         blocks[:, 1] &= 0xBF
     return blocks

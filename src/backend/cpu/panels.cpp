@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/half.h"
 #include "weights/codec.h"
+#include "weights/iq_blocks.h"
 #include "weights/mlx_codec.h"
 
 #include <algorithm>
@@ -48,6 +49,8 @@ public:
       }
     }
   }
+  // Groups of k columns.
+  int groups(int k) const { return k / traits_.group; }
   void scale16(int64_t group, uint16_t scale) const { put(group_at(group) + 2 * row_, scale); }
   void min16(int64_t group, uint16_t min) const { put(group_at(group) + 32 + 2 * row_, min); }
   void scale8(int64_t group, uint8_t scale) const { group_at(group)[row_] = scale; }
@@ -247,6 +250,19 @@ void pack(const BlockIq4Xs& b, const RowWriter& w, int64_t i) {
 }
 
 template <typename Block>
+  requires requires(const Block& b, IqValues& v) { unpack(b, v); }
+void pack(const Block& b, const RowWriter& w, int64_t i) {
+  IqValues v;
+  unpack(b, v);
+  w.super(i, v.d);
+  for (int run = 0; run < 8; ++run)
+    w.codes(8 * i + run, v.codes + 32 * run);
+  const int n = w.groups(256);
+  for (int j = 0; j < n; ++j)
+    w.scale8(n * i + j, v.scales[16 / n * j]);
+}
+
+template <typename Block>
 void pack_blocks(const std::byte* row, int64_t n_blocks, const RowWriter& w) {
   for (int64_t i = 0; i < n_blocks; ++i) {
     Block block;  // rows of a file need not be aligned
@@ -270,6 +286,13 @@ void pack_gguf_row(DType dtype, const std::byte* row, int64_t k, const RowWriter
   case DType::q3_k: return pack_blocks<BlockQ3_K>(row, n, w);
   case DType::iq4_nl: return pack_blocks<BlockIq4Nl>(row, n, w);
   case DType::iq4_xs: return pack_blocks<BlockIq4Xs>(row, n, w);
+  case DType::iq1_s: return pack_blocks<BlockIq1S>(row, n, w);
+  case DType::iq1_m: return pack_blocks<BlockIq1M>(row, n, w);
+  case DType::iq2_xxs: return pack_blocks<BlockIq2Xxs>(row, n, w);
+  case DType::iq2_xs: return pack_blocks<BlockIq2Xs>(row, n, w);
+  case DType::iq2_s: return pack_blocks<BlockIq2S>(row, n, w);
+  case DType::iq3_xxs: return pack_blocks<BlockIq3Xxs>(row, n, w);
+  case DType::iq3_s: return pack_blocks<BlockIq3S>(row, n, w);
   case DType::mxfp4: return pack_blocks<BlockMxfp4>(row, n, w);
   case DType::nvfp4: return pack_blocks<BlockNvfp4>(row, n, w);
   default: break;
@@ -355,6 +378,13 @@ std::optional<Format> panel_format(const plan::Weight& weight) {
     case DType::q3_k: return Format::q3_k;
     case DType::iq4_nl: return Format::iq4_nl;
     case DType::iq4_xs: return Format::iq4_xs;
+    case DType::iq1_s:
+    case DType::iq1_m: return Format::iq1;
+    case DType::iq2_xxs:
+    case DType::iq2_xs:
+    case DType::iq2_s: return Format::iq2;
+    case DType::iq3_xxs: return Format::iq3_xxs;
+    case DType::iq3_s: return Format::iq3_s;
     case DType::mxfp4: return Format::mxfp4;
     case DType::nvfp4: return Format::nvfp4;
     case DType::grouped: return grouped_format(weight);

@@ -185,8 +185,8 @@ TEST(GgufHostileTest, bad_dimensions_are_refused) {
 }
 
 TEST(GgufHostileTest, unsupported_types_are_named) {
-  EXPECT_THAT(error_of(file_with({tensor("t", {256}, 19, 0)}, 64)),
-              HasSubstr("tensor 't' has type IQ1_S (19), which is not supported"));
+  EXPECT_THAT(error_of(file_with({tensor("t", {256}, 15, 0)}, 64)),
+              HasSubstr("tensor 't' has type Q8_K (15), which is not supported"));
   EXPECT_THAT(error_of(file_with({tensor("t", {256}, 34, 0)}, 64)), HasSubstr("TQ1_0 (34)"));
   const auto unknown = read(file_with({tensor("t", {256}, 99, 0)}, 64));
   EXPECT_EQ(unknown.error().code, ErrorCode::unsupported);

@@ -6,17 +6,29 @@
 // one accumulator for each (row, output). So an output's bits depend on its own row and weights
 // only.
 
-// The code books of IQ4_NL and, doubled, of E2M1; as in weights/codec.h.
+// The code books of IQ4_NL and, doubled, of E2M1, as in weights/codec.h, and those of
+// weights/iq_blocks.h.
 alignas(16) constexpr int8_t kIq4Table[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                               1,    13,   25,  38,  53,  69,  89,  113};
 alignas(16) constexpr int8_t kE2m1Table[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                0, -1, -2, -3, -4, -6, -8, -12};
+
+alignas(16) constexpr int8_t kIq1Table[16] = {-7, 1, 9, 0, 0, 0, 0, 0, -9, -1, 7};
+alignas(16) constexpr int8_t kIq2Table[16] = {8, 25, 43, 0, 0, 0, 0, 0, -8, -25, -43};
+alignas(16) constexpr int8_t kIq3XxsTable[16] = {4,  12,  20,  28,  36,  44,  52,  62,
+                                                 -4, -12, -20, -28, -36, -44, -52, -62};
+alignas(16) constexpr int8_t kIq3STable[16] = {1,  3,  5,  7,  9,  11,  13,  15,
+                                               -1, -3, -5, -7, -9, -11, -13, -15};
 
 template <Table table>
 inline Bytes decode(Bytes nibbles) {
   if constexpr (table == Table::none) return nibbles;
   if constexpr (table == Table::iq4) return lookup(kIq4Table, nibbles);
   if constexpr (table == Table::e2m1) return lookup(kE2m1Table, nibbles);
+  if constexpr (table == Table::iq1) return lookup(kIq1Table, nibbles);
+  if constexpr (table == Table::iq2) return lookup(kIq2Table, nibbles);
+  if constexpr (table == Table::iq3_xxs) return lookup(kIq3XxsTable, nibbles);
+  if constexpr (table == Table::iq3_s) return lookup(kIq3STable, nibbles);
 }
 
 // Vectors 4h..4h+3 of a run of 32 k. `part` is the first byte of the kWidth rows.
@@ -67,10 +79,12 @@ struct GroupScale {
 inline const uint16_t* halves(const uint8_t* p, int64_t row) {
   return reinterpret_cast<const uint16_t*>(p) + row;
 }
-template <Scales kScales>
+template <Format kFormat>
 inline GroupScale load_super(const uint8_t* supers, int64_t row) {
+  constexpr PanelTraits t = traits(kFormat);
   GroupScale super = {Vec::load_f16(halves(supers, row)), Vec::zero()};
-  if constexpr (kScales == Scales::k_min)
+  if constexpr (t.factor != 1.0F) super.scale = super.scale * Vec::all(t.factor);
+  if constexpr (t.scales == Scales::k_min)
     super.min = Vec::zero() - Vec::load_f16(halves(supers + 32, row));
   return super;
 }
@@ -127,7 +141,7 @@ inline void panel_rows(const uint8_t* panel, const ActivationLayout& a, int64_t 
     if (k0 % kChunkColumns == 0) {
       constexpr ChunkLayout kWhole = chunk_layout(kFormat, kChunkColumns);
       const ChunkLayout layout = k - k0 < kChunkColumns ? chunk_layout(kFormat, k - k0) : kWhole;
-      if constexpr (has_supers(t.scales)) super = load_super<t.scales>(chunk, row);
+      if constexpr (has_supers(t.scales)) super = load_super<kFormat>(chunk, row);
       scales = chunk + layout.scales;
       codes = chunk + layout.codes;
       ahead = chunk + kPrefetch;
@@ -236,15 +250,17 @@ void packed_linear_format(const PackedLinear& l) {
 void packed_linear(const PackedLinear& l) {
   using Function = void (*)(const PackedLinear&);
   static constexpr Function kByFormat[kFormats] = {
-      packed_linear_format<Format::q4_0>,    packed_linear_format<Format::q4_1>,
-      packed_linear_format<Format::q5_0>,    packed_linear_format<Format::q5_1>,
-      packed_linear_format<Format::q8_0>,    packed_linear_format<Format::q4_k>,
-      packed_linear_format<Format::q5_k>,    packed_linear_format<Format::q6_k>,
-      packed_linear_format<Format::iq4_nl>,  packed_linear_format<Format::iq4_xs>,
-      packed_linear_format<Format::mxfp4>,   packed_linear_format<Format::nvfp4>,
-      packed_linear_format<Format::q2_k>,    packed_linear_format<Format::q3_k>,
-      packed_linear_format<Format::affine4>, packed_linear_format<Format::affine8>,
-      packed_linear_format<Format::affine8_f16>};
+      packed_linear_format<Format::q4_0>,        packed_linear_format<Format::q4_1>,
+      packed_linear_format<Format::q5_0>,        packed_linear_format<Format::q5_1>,
+      packed_linear_format<Format::q8_0>,        packed_linear_format<Format::q4_k>,
+      packed_linear_format<Format::q5_k>,        packed_linear_format<Format::q6_k>,
+      packed_linear_format<Format::iq4_nl>,      packed_linear_format<Format::iq4_xs>,
+      packed_linear_format<Format::mxfp4>,       packed_linear_format<Format::nvfp4>,
+      packed_linear_format<Format::q2_k>,        packed_linear_format<Format::q3_k>,
+      packed_linear_format<Format::affine4>,     packed_linear_format<Format::affine8>,
+      packed_linear_format<Format::affine8_f16>, packed_linear_format<Format::iq1>,
+      packed_linear_format<Format::iq2>,         packed_linear_format<Format::iq3_xxs>,
+      packed_linear_format<Format::iq3_s>};
   kByFormat[static_cast<int>(l.format)](l);
 }
 

@@ -36,19 +36,23 @@ enum class Format : uint8_t {
   affine4,
   affine8,
   affine8_f16,
+  iq1,
+  iq2,
+  iq3_xxs,
+  iq3_s,
 };
-inline constexpr int kFormats = 17;
+inline constexpr int kFormats = 21;
 
 enum class Scales : uint8_t {
   f16,       // f16
   f16_min,   // f16, f16
   bf16_min,  // bf16, bf16
   k_min,     // u8 and u8; supers f16 (d, dmin): scale d * s, min -(dmin * m)
-  k_signed,  // i8; super f16 d
+  k_signed,  // i8; super f16 d, times the format's factor
   e8m0,      // u8 exponent, halved: 2^(e - 128)
 };
 
-enum class Table : uint8_t { none, iq4, e2m1 };
+enum class Table : uint8_t { none, iq4, e2m1, iq1, iq2, iq3_xxs, iq3_s };
 
 struct PanelTraits {
   int bits;   // of a stored code
@@ -56,6 +60,7 @@ struct PanelTraits {
   Scales scales;
   int offset;
   Table table = Table::none;
+  float factor = 1.0F;  // of the supers
 };
 
 inline constexpr PanelTraits kPanelTraits[kFormats] = {
@@ -76,6 +81,10 @@ inline constexpr PanelTraits kPanelTraits[kFormats] = {
     {4, 32, Scales::bf16_min, 0},              // MLX affine of 2 to 4 bits
     {8, 32, Scales::bf16_min, -128},           // MLX affine of 5 to 8 bits: code - 128 is stored
     {8, 32, Scales::f16_min, -128},            // the same with f16 numbers
+    {4, 16, Scales::k_signed, 0, Table::iq1, 0.125F},     // iq1_s, iq1_m
+    {4, 16, Scales::k_signed, 0, Table::iq2, 0.125F},     // iq2_xxs, iq2_xs, iq2_s
+    {4, 32, Scales::k_signed, 0, Table::iq3_xxs, 0.25F},  // iq3_xxs
+    {4, 32, Scales::k_signed, 0, Table::iq3_s},           // iq3_s
 };
 constexpr const PanelTraits& traits(Format format) {
   return kPanelTraits[static_cast<int>(format)];
