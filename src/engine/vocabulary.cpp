@@ -23,11 +23,13 @@ constexpr const char* kTurnEnds[] = {"<|im_end|>", "<|endoftext|>", "<|end_of_te
 Result<TokenizerModel> tokenizer_model(const weights::Checkpoint& file) {
   KAPITSA_ASSIGN(const std::string name, file.string("tokenizer.ggml.model"));
   if (name == "gpt2") return TokenizerModel::bpe_bytes;
-  if (name == "llama") return TokenizerModel::spm_bpe;
+  // Gemma 4 has a merge list over code points instead of scores.
+  if (name == "llama" || name == "gemma4") return TokenizerModel::spm_bpe;
   if (name == "t5") return TokenizerModel::unigram;
   return Error{ErrorCode::unsupported,
                file.path().string() +
-                   ": tokenizer.ggml.model: expected gpt2, llama or t5, found '" + name + "'"};
+                   ": tokenizer.ggml.model: expected gpt2, llama, gemma4 or t5, found '" + name +
+                   "'"};
 }
 
 Result<std::vector<TokenType>> token_types(const weights::Checkpoint& file) {
@@ -144,7 +146,8 @@ Result<Vocabulary> read_vocabulary(const weights::Checkpoint& file) {
   const bool spm = spec.model == TokenizerModel::spm_bpe;
   KAPITSA_ASSIGN(spec.add_bos, file.boolean_or("tokenizer.ggml.add_bos_token", spm));
   KAPITSA_ASSIGN(spec.add_eos, file.boolean_or("tokenizer.ggml.add_eos_token", false));
-  KAPITSA_ASSIGN(spec.add_space_prefix, file.boolean_or("tokenizer.ggml.add_space_prefix", spm));
+  KAPITSA_ASSIGN(spec.add_space_prefix,
+                 file.boolean_or("tokenizer.ggml.add_space_prefix", spm && spec.merges.empty()));
 
   auto tokenizer = text::Tokenizer::create(spec);
   if (!tokenizer) {

@@ -1,60 +1,11 @@
-// The patterns of known pre-tokenizers, and what becomes of matches and of the text between them.
+// What becomes of matches and of the text between them.
 #include "text/pretokenize.h"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 namespace kapitsa::text {
 
 namespace {
-
-constexpr std::string_view kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kLlama3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen2 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
-    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kQwen35 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
-    R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kTekken =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
-    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
-    R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kGpt4o =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
-    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
-    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kBailing =
-    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*)"
-    R"(|\s*[\r\n]|\s+(?!\S)|\s+)";
-
-struct NamedRules {
-  std::string_view name;
-  std::array<std::string_view, 2> patterns;
-};
-
-constexpr NamedRules kNamed[] = {
-    {"gpt-2", {kGpt2}},
-    {"gpt2", {kGpt2}},
-    {"smollm", {R"(\p{N})", kGpt2}},
-    {"starcoder", {R"(\p{N})", kGpt2}},
-    {"llama3", {kLlama3}},
-    {"llama-v3", {kLlama3}},
-    {"llama-bpe", {kLlama3}},
-    {"pixtral", {kLlama3}},
-    {"qwen2", {kQwen2}},
-    {"qwen35", {kQwen35}},
-    {"tekken", {kTekken}},
-    {"gpt-4o", {kGpt4o}},
-    {"llama4", {kGpt4o}},
-    {"bailingmoe", {kBailing}},
-    {"bailingmoe2", {kBailing}},
-    {"llada-moe", {kBailing}},
-};
 
 using Part = std::pair<std::string_view, bool>;  // text, whether it is a match
 
@@ -87,22 +38,6 @@ void add_pieces(const std::vector<Part>& parts, SplitBehaviour behaviour,
 }
 
 }  // namespace
-
-std::vector<SplitRule> pretokenizer_rules(std::string_view name) {
-  std::vector<SplitRule> rules;
-  for (const NamedRules& named : kNamed) {
-    if (named.name != name) continue;
-    for (std::string_view pattern : named.patterns)
-      if (!pattern.empty()) rules.push_back({std::string(pattern)});
-    break;
-  }
-  return rules;
-}
-
-bool implies_ignore_merges(std::string_view name) {
-  constexpr std::string_view kNames[] = {"llama3", "llama-v3", "llama-bpe", "pixtral", "tekken"};
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
 
 Result<Pretokenizer> Pretokenizer::compile(std::span<const SplitRule> rules) {
   Pretokenizer result;

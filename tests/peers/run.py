@@ -26,12 +26,35 @@ SEPARATOR = "\n__ggml_vocab_test__\n"
 
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 TAIL = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-# How each vocabulary cuts text into words, from the tokenizer.json of its family.
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+HAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+# How each vocabulary cuts text into words, one expression after the other, from the tokenizer.json of its family.
 PATTERNS = {
-    "gpt-2": None,
-    "qwen2": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL,
-    "qwen35": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + TAIL,
-    "llama-bpe": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL,
+    "gpt-2": [GPT2],
+    "mpt": [GPT2],
+    "starcoder": [r"\p{N}", GPT2],
+    "refact": [r"\p{N}", GPT2],
+    "command-r": [r"\p{N}", GPT2],
+    "falcon": [r"[\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"],
+    "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", HAN, r"\p{N}"],
+    "deepseek-llm": [
+        r"[\r\n]",
+        r"\s?[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376"
+        r"\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556"
+        r"\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a\u1e00-\u1f15"
+        r"\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe"
+        r"\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113"
+        r"\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184"
+        r"\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e"
+        r"\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a]+",
+        r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
+        r"\s+$",
+        HAN,
+        r"\p{N}",
+    ],
+    "qwen2": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL],
+    "qwen35": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + TAIL],
+    "llama-bpe": [CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + TAIL],
 }
 IGNORES_MERGES = {"llama-bpe"}
 
@@ -184,24 +207,31 @@ def long_texts():
 
 def check_long_texts(tool, models):
     try:
-        from tokenizers import Regex, Tokenizer, models as kinds, pre_tokenizers
+        from tokenizers import AddedToken, Regex, Tokenizer, models as kinds, normalizers, pre_tokenizers
     except ImportError as error:
         count("skipped", f"tokens of long texts: {error}")
         return
     texts = long_texts()
-    for name, pattern in PATTERNS.items():
+    if sum(len(text.encode()) for text in texts) < 2_000_000:
+        count("failed", "the long texts have less than 2 MB")
+    for name, patterns in {**PATTERNS, "gemma-4": None}.items():
         path = str(models / f"ggml-vocab-{name}.gguf")
         own = tool.ask({"op": "vocabulary", "vocabulary": path})
+        gemma = {"byte_fallback": True, "fuse_unk": True, "unk_token": "<unk>"} if patterns is None else {}
         bpe = kinds.BPE(vocab={t: i for i, t in enumerate(own["tokens"])}, ignore_merges=name in IGNORES_MERGES,
-                        merges=[tuple(m.split(" ")) for m in own["merges"]])
+                        merges=[tuple(m.split(" ")) for m in own["merges"]], **gemma)
         reference = Tokenizer(bpe)
-        if pattern is None:
-            reference.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        if patterns is None:
+            reference.normalizer = normalizers.Replace(" ", "\u2581")
+            reference.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
         else:
             reference.pre_tokenizer = pre_tokenizers.Sequence([
-                pre_tokenizers.Split(Regex(pattern), "isolated"),
+                *[pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns],
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
             ])
+        # What a text may hold of tokens outside the model; those that look like markup are not taken from user text.
+        user_defined = [t for t, kind in zip(own["tokens"], own["types"]) if kind == 4]
+        reference.add_tokens([AddedToken(t, normalized=False) for t in user_defined if t[0] + t[-1] not in ("<>", "[]")])
         found = tool.ask({"op": "tokens", "vocabulary": path, "texts": texts})["ids"]
         wrong = [t for t, ids in zip(texts, found) if ids != reference.encode(t).ids]
         if wrong:

@@ -1,6 +1,7 @@
 // The engine's tokenizer and chat templates as a filter for tests/peers/run.py: a JSON object a
 // line on standard input, one on standard output for each.
-//   {"op": "vocabulary", "vocabulary": FILE}              -> {"tokens": [...], "merges": [...]}
+//   {"op": "vocabulary", "vocabulary": FILE}              -> {"tokens": [...], "merges": [...],
+//                                                            "types": [...]}
 //   {"op": "tokens", "vocabulary": FILE, "texts": [...]}          -> {"ids": [[...], ...]}
 //   {"op": "render", "template": TEXT, "messages": [...], "variables": {...}}
 //                                                  -> {"text": TEXT}
@@ -50,6 +51,9 @@ private:
       for (const std::string_view word : words)
         list.emplace_back(json::string(word));
     }
+    KAPITSA_ASSIGN(const std::vector<int64_t> types,
+                   file.integers("tokenizer.ggml.token_type", 0, 6));
+    answer["types"] = json::value_from(types);
     return answer;
   }
 
