@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kMaxRedirects = 10;
 constexpr int64_t kProgressBytes = int64_t{1} << 20;  // that make the count of tries start anew
+constexpr int64_t kSlowest = 1000;                    // bytes per second; slower is a stall
 constexpr std::chrono::seconds kMaxRetryAfter{60};
 constexpr std::chrono::milliseconds kMaxPause{8000};
 
@@ -83,12 +84,18 @@ struct Try {
   std::string server_message;
   int64_t length = -1;  // Content-Length
   int64_t received = 0;
+  int64_t since_sign = 0;  // bytes received since last_sign
   bool started = false;
   bool stalled = false;
   std::chrono::steady_clock::time_point last_sign = std::chrono::steady_clock::now();
   Status receiver_status;
 
   bool successful() const { return response.status >= 200 && response.status < 300; }
+  // A sign of life: a header, or so many bytes that they would do for a whole stall_timeout.
+  void sign() {
+    since_sign = 0;
+    last_sign = std::chrono::steady_clock::now();
+  }
   void take_header(std::string_view line);
   void take_content_range(std::string_view value);
   Status start();
@@ -154,7 +161,7 @@ Status Try::start() {
 size_t on_header(char* data, size_t size, size_t n, void* user) {
   auto& transfer = *static_cast<Try*>(user);
   transfer.take_header({data, size * n});
-  transfer.last_sign = std::chrono::steady_clock::now();
+  transfer.sign();
   return size * n;
 }
 
@@ -168,7 +175,8 @@ size_t on_body(char* data, size_t size, size_t n, void* user) {
   }
   if (!transfer.receiver_status) return 0;
   transfer.received += static_cast<int64_t>(size * n);
-  transfer.last_sign = std::chrono::steady_clock::now();
+  transfer.since_sign += static_cast<int64_t>(size * n);
+  if (transfer.since_sign >= kSlowest * transfer.options.stall_timeout.count()) transfer.sign();
   return size * n;
 }
 
@@ -265,8 +273,8 @@ Outcome judge(CURLcode code, const char* details, const HttpRequest& request, co
   case CURLE_ABORTED_BY_CALLBACK:
     if (transfer.stalled)
       return fail(Verdict::transient,
-                  fmt::format("stalled: nothing came for {} s, after {} bytes",
-                              transfer.options.stall_timeout.count(), transfer.received));
+                  fmt::format("stalled after {} bytes: less than {} bytes a second for {} s",
+                              transfer.received, kSlowest, transfer.options.stall_timeout.count()));
     return {Verdict::fatal, {ErrorCode::cancelled, "the download was stopped"}};
   case CURLE_COULDNT_RESOLVE_HOST:
   case CURLE_COULDNT_RESOLVE_PROXY:
@@ -323,6 +331,7 @@ Result<HttpResponse> HttpClient::get(const std::function<HttpRequest(int)>& next
   bool ever_received = false;
   int64_t new_bytes = 0;
   int last_status = 0;
+  int n_stalls = 0;  // in a row
   std::chrono::milliseconds wait = options_.first_pause;
   for (int attempt = 1;;) {
     const HttpRequest request = next_request(last_status);
@@ -343,14 +352,16 @@ Result<HttpResponse> HttpClient::get(const std::function<HttpRequest(int)>& next
     last_status = transfer.response.status;
     if (new_bytes >= kProgressBytes) {
       attempt = 1;
+      n_stalls = 0;
       new_bytes = 0;
       wait = options_.first_pause;
     }
+    n_stalls = transfer.stalled ? n_stalls + 1 : 0;
     // A network that was never there fails at once; one that went away may come back.
     const bool again = outcome.verdict == Verdict::transient ||
                        (outcome.verdict == Verdict::offline && ever_received);
     if (!again) return outcome.error;
-    if (attempt >= options_.attempts) {
+    if (attempt >= options_.attempts || n_stalls >= options_.stalls) {
       outcome.error.message += fmt::format("; gave up after {} tries", attempt);
       return outcome.error;
     }

@@ -22,7 +22,8 @@ struct HttpOptions {
   int attempts = 5;  // tries in a row that bring nothing new
   std::chrono::milliseconds first_pause{500};  // before the second try; doubles up to 8 s
   std::chrono::seconds connect_timeout{20};
-  std::chrono::seconds stall_timeout{30};  // without a byte
+  std::chrono::seconds stall_timeout{15};  // at less than 1000 bytes a second
+  int stalls = 3;                          // tries in a row that may end so
   std::function<bool()> cancelled = {};    // asked about once a second, from any thread
 };
 

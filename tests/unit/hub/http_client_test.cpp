@@ -162,10 +162,13 @@ TEST(HttpClient, a_stalled_server_is_given_up) {
     return FakeReply{.body = "0123456789", .send = 4, .stall = true};
   });
   HttpOptions options = quick();
-  options.attempts = 1;
+  options.attempts = 5;
+  options.stalls = 2;
   const auto text = HttpClient(options).get_text({.url = server.url("/")});
   ASSERT_FALSE(text);
-  EXPECT_THAT(text.error().message, HasSubstr("stalled: nothing came for 1 s, after 4 bytes"));
+  EXPECT_THAT(text.error().message,
+              HasSubstr("stalled after 4 bytes: less than 1000 bytes a second for 1 s"));
+  EXPECT_THAT(text.error().message, HasSubstr("gave up after 2 tries"));
 }
 
 TEST(HttpClient, an_unreachable_host_fails_at_once_and_plainly) {
