@@ -12,5 +12,7 @@ pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 find_package(CURL 7.85 REQUIRED)
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(ZLIB REQUIRED)
+# Headers alone: the packages of some systems also have a library, which is not needed.
+find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h REQUIRED)
 # Line editing in conversations; without it lines are read plainly.
 pkg_check_modules(libedit IMPORTED_TARGET libedit)

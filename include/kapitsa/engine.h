@@ -48,6 +48,7 @@ struct LoadOptions {
 struct ModelInfo {
   std::string name;          // as the file calls itself
   std::string architecture;  // "llama"
+  std::string family;        // how it talks, a name of kapitsa/families.h; "" for an unknown one
   std::string quantisation;  // most frequent type of the matrices, "q4_1"
   std::string backend;       // backend and chip
   int64_t n_parameters = 0;

@@ -78,14 +78,22 @@ Status OutputFile::flush() {
 }
 
 Result<FileLock> FileLock::acquire(const std::filesystem::path& path) {
-  FileLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (lock.fd_ < 0) return system_error(path, "open");
-  if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK)
-      return Error{ErrorCode::unsupported, path.string() + ": locked by another process"};
-    return system_error(path, "lock");
+  while (true) {
+    FileLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (lock.fd_ < 0) return system_error(path, "open");
+    if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK)
+        return Error{ErrorCode::unsupported, path.string() + ": locked by another process"};
+      return system_error(path, "lock");
+    }
+    // Whoever had it may have removed the file meanwhile: a lock on that keeps nobody out.
+    struct stat held{};
+    struct stat named{};
+    if (::fstat(lock.fd_, &held) != 0) return system_error(path, "lock");
+    if (::stat(path.c_str(), &named) == 0 && named.st_ino == held.st_ino &&
+        named.st_dev == held.st_dev)
+      return lock;
   }
-  return lock;
 }
 
 FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}

@@ -37,7 +37,7 @@ private:
 };
 
 // An exclusive lock on a file, held while the object lives. The system releases it when a process
-// ends in whatever way, so that a lock is never stale.
+// ends in whatever way, so that a lock is never stale. The holder may remove the file.
 class FileLock {
 public:
   // Creates the file when it is missing. Does not wait: an error of code `unsupported` when another

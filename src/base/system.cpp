@@ -213,6 +213,19 @@ Result<fs::path> data_folder(const DataFolderVariables& variables) {
 #endif
 }
 
+std::optional<fs::path> config_folder(const DataFolderVariables& variables) {
+  if (variables.kapitsa_home) return fs::path(*variables.kapitsa_home);
+#ifdef __APPLE__
+  const auto data = data_folder(variables);
+  return data ? std::optional(*data) : std::nullopt;
+#else
+  if (variables.xdg_config_home && fs::path(*variables.xdg_config_home).is_absolute())
+    return fs::path(*variables.xdg_config_home) / "kapitsa";
+  if (!variables.home) return std::nullopt;
+  return fs::path(*variables.home) / ".config/kapitsa";
+#endif
+}
+
 bool has_arm_dot_product() {
 #if defined(__aarch64__) && defined(__APPLE__)
   return true;  // every Apple chip that runs a supported system

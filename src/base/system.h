@@ -26,15 +26,19 @@ struct MemoryInfo {
 };
 Result<MemoryInfo> memory_info(const std::filesystem::path& root = "/");
 
-// The variables that data_folder depends on, as base/env.h gives them.
+// The variables that the folders depend on, as base/env.h gives them.
 struct DataFolderVariables {
-  std::optional<std::string> kapitsa_home = {};   // KAPITSA_HOME
-  std::optional<std::string> xdg_data_home = {};  // XDG_DATA_HOME, ignored unless absolute
-  std::optional<std::string> home = {};           // HOME
+  std::optional<std::string> kapitsa_home = {};     // KAPITSA_HOME
+  std::optional<std::string> xdg_data_home = {};    // XDG_DATA_HOME, ignored unless absolute
+  std::optional<std::string> xdg_config_home = {};  // XDG_CONFIG_HOME, ignored unless absolute
+  std::optional<std::string> home = {};             // HOME
 };
 // KAPITSA_HOME itself; else kapitsa in XDG_DATA_HOME, ~/.local/share, or on macOS in
 // ~/Library/Application Support. Does not create it.
 Result<std::filesystem::path> data_folder(const DataFolderVariables& variables);
+// Where the user's own settings are: KAPITSA_HOME itself; else kapitsa in XDG_CONFIG_HOME or
+// ~/.config, on macOS the data folder. Nothing without HOME.
+std::optional<std::filesystem::path> config_folder(const DataFolderVariables& variables);
 
 bool is_terminal(int fd);
 std::optional<int> terminal_width(int fd);  // columns

@@ -1,7 +1,7 @@
 // kapitsa completions SHELL: a completion script, made from the commands and options themselves, so
 // that it cannot disagree with them.
 #include "cli/cli.h"
-#include "hub/catalog.h"
+#include "cli/models.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,10 @@ namespace {
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const hub::CatalogEntry& entry : hub::catalog()) {
-    if (!entry.files.empty()) names.emplace_back(entry.alias);
+  const auto folders = model_folders();
+  const hub::Catalog& catalog = folders ? folders->catalog : hub::builtin_catalog();
+  for (const hub::CatalogEntry& entry : catalog.entries) {
+    if (entry.runs) names.push_back(entry.alias);
   }
   return names;
 }

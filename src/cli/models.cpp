@@ -6,6 +6,7 @@
 #include "base/system.h"
 #include "base/version.h"
 #include "cli/progress_bar.h"
+#include "cli/user_catalog.h"
 
 #include <fmt/format.h>
 
@@ -36,7 +37,7 @@ std::string first_line(const std::string& text) {
 }
 
 hub::PullOptions pull_options(const hub::LocalFolders& folders) {
-  hub::PullOptions options{.data_folder = folders.data};
+  hub::PullOptions options{.data_folder = folders.data, .catalog = folders.catalog};
   options.http.user_agent = fmt::format("kapitsa/{}", kVersion);
   options.http.ca_file = environment("SSL_CERT_FILE").value_or("");
   if (const auto endpoint = environment("HF_ENDPOINT")) options.hugging_face.endpoint = *endpoint;
@@ -45,17 +46,41 @@ hub::PullOptions pull_options(const hub::LocalFolders& folders) {
   return options;
 }
 
+// A model that this machine cannot hold is not worth hours of download without being asked for.
+Status check_room_in_memory(const hub::CatalogEntry& entry) {
+  const auto memory = memory_info();
+  if (!memory || entry.memory_1k <= memory->total_bytes) return {};
+  return Error{ErrorCode::out_of_memory,
+               fmt::format("model '{}' ({}) is not here, and needs {} of memory at 4 bits; this "
+                           "machine has {}; 'kapitsa pull {}' downloads it all the same",
+                           entry.alias, entry.full_name, hub::shown_bytes(entry.memory_1k),
+                           hub::shown_bytes(memory->total_bytes), entry.alias)};
+}
+
 }  // namespace
 
 Result<hub::LocalFolders> model_folders() {
-  KAPITSA_ASSIGN(const std::filesystem::path data,
-                 data_folder({.kapitsa_home = environment("KAPITSA_HOME"),
-                              .xdg_data_home = environment("XDG_DATA_HOME"),
-                              .home = environment("HOME")}));
-  return hub::local_folders(data, {.home = environment("HOME").value_or(""),
-                                   .hf_home = environment("HF_HOME").value_or(""),
-                                   .hf_hub_cache = environment("HF_HUB_CACHE").value_or(""),
-                                   .ollama_models = environment("OLLAMA_MODELS").value_or("")});
+  const DataFolderVariables variables{.kapitsa_home = environment("KAPITSA_HOME"),
+                                      .xdg_data_home = environment("XDG_DATA_HOME"),
+                                      .xdg_config_home = environment("XDG_CONFIG_HOME"),
+                                      .home = environment("HOME")};
+  KAPITSA_ASSIGN(const std::filesystem::path data, data_folder(variables));
+  std::error_code error;
+  const auto status = std::filesystem::status(data, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_directory(status))
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{}{}: expected a folder for models and data, found a file",
+                             variables.kapitsa_home ? "KAPITSA_HOME: " : "", data.string())};
+  const std::string home = variables.home.value_or("");
+  hub::LocalFolders folders =
+      hub::local_folders(data, {.home = home,
+                                .hf_home = environment("HF_HOME").value_or(""),
+                                .hf_hub_cache = environment("HF_HUB_CACHE").value_or(""),
+                                .ollama_models = environment("OLLAMA_MODELS").value_or("")});
+  if (const auto config = config_folder(variables)) {
+    KAPITSA_ASSIGN(folders.catalog, read_catalog(*config / "catalog.toml", home));
+  }
+  return folders;
 }
 
 std::string index_in_pip_help(std::string_view help) {
@@ -97,16 +122,22 @@ Result<hub::Pulled> pull_model(const std::string& name, bool quiet) {
 Result<std::filesystem::path> find_or_pull_model(const std::string& name, bool quiet) {
   // A path needs no folder of models.
   std::error_code ignored;
-  if (hub::find_in_catalog(name) == nullptr && std::filesystem::exists(name, ignored)) {
+  if (hub::builtin_catalog().find(name) == nullptr && std::filesystem::exists(name, ignored)) {
     return std::filesystem::path(name);
   }
   KAPITSA_ASSIGN(const hub::LocalFolders folders, model_folders());
   auto found = hub::resolve_model(name, folders);
-  const hub::CatalogEntry* entry = hub::find_in_catalog(name);
-  if (found || entry == nullptr || found.error().code != ErrorCode::not_found) return found;
-  if (!quiet)
-    std::fprintf(stderr, "%s (%s) is not here yet; downloading it once.\n", name.c_str(),
-                 std::string(entry->full_name).c_str());
+  const hub::CatalogEntry* entry = folders.catalog.find(name);
+  if (found || entry == nullptr || !entry->path.empty() ||
+      found.error().code != ErrorCode::not_found)
+    return found;
+  KAPITSA_TRY(check_room_in_memory(*entry));
+  if (!quiet) {
+    const int64_t bytes = entry->files.front().bytes;
+    std::fprintf(stderr, "%s (%s%s%s) is not here yet; downloading it once.\n", name.c_str(),
+                 entry->full_name.c_str(), bytes > 0 ? ", " : "",
+                 bytes > 0 ? hub::shown_bytes(bytes).c_str() : "");
+  }
   KAPITSA_ASSIGN(const hub::Pulled pulled, pull_model(name, quiet));
   return pulled.path;
 }

@@ -3,6 +3,7 @@
 
 #include "base/json_write.h"
 #include "cli/cli.h"
+#include "cli/models.h"
 #include "cli/options.h"
 #include "cli/show.h"
 #include "hub/catalog.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 namespace kapitsa::cli {
 namespace {
@@ -22,14 +24,16 @@ struct VerifyCommand {
   bool json = false;
 };
 
-// The catalog's file that lies at this path, nullptr for any other model.
-const hub::CatalogFile* catalog_file(const std::string& model, const std::filesystem::path& path) {
-  const hub::CatalogEntry* entry = hub::find_in_catalog(model);
-  if (entry == nullptr) return nullptr;
+// The catalog's file that lies at this path; nothing for any other model.
+std::optional<hub::CatalogFile> catalog_file(const std::string& model,
+                                             const std::filesystem::path& path) {
+  const auto folders = model_folders();
+  const hub::CatalogEntry* entry = folders ? folders->catalog.find(model) : nullptr;
+  if (entry == nullptr) return std::nullopt;
   for (const hub::CatalogFile& file : entry->files) {
-    if (path.filename() == file.file) return &file;
+    if (!file.sha256.empty() && path.filename() == file.file) return file;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 Check check_hash(const hub::CatalogFile& file, const std::filesystem::path& path) {
@@ -89,7 +93,7 @@ int verify_command(const VerifyCommand& command) {
   options.known_perplexity = known_perplexity(command.model);
   if (!command.json) options.finished = print_check;
   std::vector<Check> checks;
-  if (const hub::CatalogFile* file = catalog_file(command.model, *path)) {
+  if (const auto file = catalog_file(command.model, *path)) {
     checks.push_back(check_hash(*file, *path));
     if (!command.json) print_check(checks.back());
   }

@@ -3,6 +3,7 @@
 #include "engine/scheduler.h"
 #include "engine/synthetic.h"
 #include "engine/traffic.h"
+#include "text/family.h"
 #include "weights/open.h"
 
 #include <fmt/format.h>
@@ -88,6 +89,10 @@ Status load_text(const LoadOptions& options, Loaded& loaded) {
   loaded.vocabulary = std::make_unique<Vocabulary>(std::move(vocabulary));
   const std::string& source =
       options.chat_template.empty() ? loaded.vocabulary->chat_template : options.chat_template;
+  if (const text::Family* family = text::find_family(loaded.model->architecture, source)) {
+    loaded.info.family = family->name;
+    loaded.vocabulary->add_stops(family->stop_tokens);
+  }
   if (source.empty()) return {};
   auto parsed = text::ChatTemplate::parse(source);
   if (!parsed) {

@@ -127,6 +127,14 @@ bool Vocabulary::is_stop(int32_t token) const {
   return std::binary_search(stop_tokens.begin(), stop_tokens.end(), token);
 }
 
+void Vocabulary::add_stops(std::span<const std::string_view> names) {
+  for (const std::string_view name : names) {
+    const int32_t id = tokenizer.find_special(name);
+    const auto place = std::lower_bound(stop_tokens.begin(), stop_tokens.end(), id);
+    if (id >= 0 && (place == stop_tokens.end() || *place != id)) stop_tokens.insert(place, id);
+  }
+}
+
 Result<Vocabulary> read_vocabulary(const weights::Checkpoint& file) {
   if (file.format() != weights::Format::gguf) return read_folder_vocabulary(file);
   TokenizerSpec spec;

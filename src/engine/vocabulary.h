@@ -5,7 +5,9 @@
 #include "text/tokenizer.h"
 #include "weights/checkpoint.h"
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace kapitsa::engine {
@@ -16,6 +18,8 @@ struct Vocabulary {
   std::string chat_template;         // Jinja source, empty if the file has none
 
   bool is_stop(int32_t token) const;
+  // Those of the names that are special tokens here.
+  void add_stops(std::span<const std::string_view> names);
 };
 
 // From the metadata of a GGUF file, or from tokenizer.json and the files beside it in a folder. A

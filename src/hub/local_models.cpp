@@ -54,7 +54,7 @@ std::vector<const LocalModel*> of_repository(const HfName& wanted,
   return found;
 }
 
-Error unknown(const std::string& name) {
+Error unknown(const std::string& name, const Catalog& catalog) {
   const bool like_repository = std::count(name.begin(), name.end(), '/') == 1 &&
                                !name.starts_with('/') && !name.starts_with('.') &&
                                !name.ends_with(".gguf");
@@ -62,7 +62,7 @@ Error unknown(const std::string& name) {
           fmt::format(
               "model '{}': no such file, and no model of that name here (the catalog has {}; "
               "'kapitsa list' shows what is here){}",
-              name, catalog_aliases(),
+              name, catalog.aliases(),
               like_repository ? fmt::format("; 'kapitsa pull hf:{}' looks for it on the hub", name)
                               : "")};
 }
@@ -137,13 +137,14 @@ Result<HfName> parse_hf_name(std::string_view name) {
       return parsed;
   }
   return Error{ErrorCode::invalid_argument,
-               fmt::format("'{}': expected a name of the catalog ({}), or hf:OWNER/REPO[:FILE]",
-                           name, catalog_aliases())};
+               fmt::format("'{}': expected a name that 'kapitsa list --all' shows, or "
+                           "hf:OWNER/REPO[:FILE]",
+                           name)};
 }
 
 std::vector<LocalModel> find_local_models(const LocalFolders& folders) {
   std::vector<LocalModel> models;
-  for (const CatalogEntry& entry : catalog()) {
+  for (const CatalogEntry& entry : folders.catalog.entries) {
     // Writes the manifest that scan_kapitsa looks for.
     static_cast<void>(resolve_entry(entry, folders).ok());
   }
@@ -159,30 +160,30 @@ std::vector<LocalModel> find_local_models(const LocalFolders& folders) {
 }
 
 Result<fs::path> resolve_entry(const CatalogEntry& entry, const LocalFolders& folders) {
-  if (entry.files.empty())
-    return Error{ErrorCode::unsupported,
-                 fmt::format("model '{}' ({}): this version cannot run it yet; 'smollm2' and llama "
-                             "models as GGUF files work",
-                             entry.alias, entry.full_name)};
+  std::error_code error;
+  if (!entry.path.empty()) {
+    if (fs::exists(entry.path, error)) return entry.path;
+    return Error{ErrorCode::not_found,
+                 fmt::format("model '{}': {}: not there, though your catalog names it", entry.alias,
+                             entry.path.string())};
+  }
   const fs::path folder = model_folder(folders.data, entry.alias);
   if (const auto manifest = read_manifest(folder); manifest && is_complete(folder, *manifest))
-    return folder / manifest->open;
+    return manifest->open.empty() ? folder : folder / manifest->open;
   for (const CatalogFile& file : entry.files) {
-    std::error_code error;
+    if (file.sha256.empty()) continue;
     const auto bytes = fs::file_size(folder / file.file, error);
     if (error || static_cast<int64_t>(bytes) != file.bytes) continue;
     KAPITSA_TRY(adopt(entry, file, folder));
     return folder / file.file;
   }
-  return Error{
-      ErrorCode::not_found,
-      fmt::format("model '{}' is not downloaded (expected {}); 'kapitsa pull {}' downloads "
-                  "it",
-                  entry.alias, (folder / entry.files.front().file).string(), entry.alias)};
+  return Error{ErrorCode::not_found,
+               fmt::format("model '{}' ({}) is not downloaded; 'kapitsa pull {}' downloads it",
+                           entry.alias, entry.full_name, entry.alias)};
 }
 
 Result<fs::path> resolve_model(const std::string& name, const LocalFolders& folders) {
-  if (const CatalogEntry* entry = find_in_catalog(name)) return resolve_entry(*entry, folders);
+  if (const CatalogEntry* entry = folders.catalog.find(name)) return resolve_entry(*entry, folders);
   std::error_code ignored;
   if (fs::exists(name, ignored)) return fs::path(name);
   const std::vector<LocalModel> models = find_local_models(folders);
@@ -215,7 +216,7 @@ Result<fs::path> resolve_model(const std::string& name, const LocalFolders& fold
     const std::string file = model.path.filename().string();
     if (file == name || gguf_stem(file) == name) found.push_back(&model);
   }
-  KAPITSA_ASSIGN(const LocalModel* model, only_one(found, name, unknown(name)));
+  KAPITSA_ASSIGN(const LocalModel* model, only_one(found, name, unknown(name, folders.catalog)));
   return model->path;
 }
 

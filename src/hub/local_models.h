@@ -13,12 +13,13 @@
 
 namespace kapitsa::hub {
 
-// Folders to look in; an empty path is not looked in.
+// Folders to look in, an empty path is not looked in; and the names that models may have.
 struct LocalFolders {
   std::filesystem::path data = {};          // <data>/models holds Kapitsa's own
   std::filesystem::path hugging_face = {};  // the "hub" folder of its cache
   std::vector<std::filesystem::path> lm_studio = {};
   std::filesystem::path ollama = {};  // its "models" folder
+  Catalog catalog = builtin_catalog();
 };
 
 // The usual places below a home folder, where a variable does not name another.

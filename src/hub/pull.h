@@ -1,6 +1,7 @@
 // Downloads a model by name: a name of the catalog from the first of its sources that works, or
 // hf:OWNER/REPO[:FILE] from the Hugging Face hub. Ends with a manifest (hub/manifest.h), the only
-// thing that makes a model of the files; a stopped pull goes on where it was.
+// thing that makes a model of the files; a stopped pull goes on where it was. A pull that fails
+// before anything came leaves nothing behind.
 #pragma once
 
 #include "hub/catalog.h"
@@ -11,6 +12,7 @@ namespace kapitsa::hub {
 
 struct PullOptions {
   std::filesystem::path data_folder = {};
+  Catalog catalog = builtin_catalog();
   HttpOptions http = {};
   HfAccess hugging_face = {};
   // pip's index-url; asked for only when a source needs it.

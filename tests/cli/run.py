@@ -240,6 +240,45 @@ class Reports(unittest.TestCase):
                 self.assertIn(key, cell)
 
 
+class Catalog(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.home = folder.name
+        self.file = Path(folder.name) / "catalog.toml"
+
+    def run_here(self, *arguments):
+        return run(*arguments, KAPITSA_HOME=self.home)
+
+    def test_the_catalog_fits_80_columns_and_json_has_everything(self):
+        done = self.run_here("list", "--all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
+        everything = json.loads(self.run_here("list", "--all", "--json").stdout)
+        self.assertEqual(everything["models"], [])
+        for name in ("smollm2", "35b", "27b", "flash-next", "bolt", "flint", "clover"):
+            self.assertIn(f"\n{name} ", done.stdout)
+            entry = next(entry for entry in everything["catalog"] if entry["name"] == name)
+            self.assertTrue(entry["files"][0]["sources"], name)
+            self.assertIn(entry["family"], [family["name"] for family in everything["families"]])
+
+    def test_a_name_of_ones_own_is_a_model(self):
+        self.file.write_text(f"[models.mine]\npath = '{MODEL}'\n", encoding="utf-8")
+        self.assertIn("llama", self.run_here("inspect", "mine").stdout)
+        self.assertEqual(self.run_here("run", "mine", "x", "-n", "1").returncode, 0)
+        self.assertEqual(self.run_here("bench", "mine", "-d", "32", "-n", "4", "-r", "1").returncode, 0)
+        self.assertEqual(self.run_here("pull", "mine").stdout, MODEL + "\n")
+        self.assertRegex(self.run_here("list", "--all").stdout, r"\nmine +\S+ .*here")
+
+    def test_a_wrong_file_is_one_line(self):
+        self.file.write_text("[models.mine]\npath = 5\n", encoding="utf-8")
+        for arguments in (["list"], ["run", "mine", "x"], ["pull", "mine"], ["inspect", "mine"]):
+            done = self.run_here(*arguments)
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr, f"kapitsa: {self.file}:2: models.mine.path: expected a text, found 5\n")
+        self.assertEqual(self.run_here("run", MODEL, "x", "-n", "1").returncode, 0, "a path needs no catalog")
+
+
 class Completions(unittest.TestCase):
     def complete(self, *words):
         script = run("completions", "bash").stdout

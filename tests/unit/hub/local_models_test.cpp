@@ -157,18 +157,46 @@ TEST_F(LocalModels, an_unknown_name_says_what_to_do) {
 
 TEST_F(LocalModels, every_catalog_name_is_there_once) {
   for (const char* alias : {"35b", "27b", "flash-next", "bolt", "flint", "clover", "smollm2"})
-    EXPECT_NE(find_in_catalog(alias), nullptr) << alias;
-  EXPECT_EQ(catalog().size(), 7U);
-  EXPECT_THAT(error("35b"), HasSubstr("cannot run it yet"));
+    EXPECT_NE(builtin_catalog().find(alias), nullptr) << alias;
+  EXPECT_EQ(builtin_catalog().entries.size(), 7U);
   EXPECT_THAT(error("smollm2"), HasSubstr("'kapitsa pull smollm2' downloads it"));
 }
 
 // smollm2 in small.
-constexpr ModelSource kSources[] = {{SourceKind::hugging_face, "o/r", "main"}};
-constexpr CatalogFile kFiles[] = {
-    {"gguf", "m.gguf", "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5", 5,
-     kSources}};  // sha256 of "12345"
-constexpr CatalogEntry kEntry = {"tiny", "Tiny", kFiles};
+const CatalogEntry kEntry = {
+    .alias = "tiny",
+    .full_name = "Tiny",
+    .files = {{"gguf",
+               "m.gguf",
+               "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5",  // of "12345"
+               5,
+               {{SourceKind::hugging_face, "o/r", "main"}}}}};
+
+TEST_F(LocalModels, an_entry_may_be_a_file_that_is_here) {
+  LocalFolders with_entry = folders();
+  with_entry.catalog.entries.push_back(
+      {.alias = "mine", .full_name = "Mine", .files = {}, .path = folder_ / "my/model.gguf"});
+  const auto missing = resolve_model("mine", with_entry);
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("my/model.gguf: not there"));
+  const auto path = folder_.write("my/model.gguf", "12345");
+  EXPECT_EQ(*resolve_model("mine", with_entry), path);
+}
+
+TEST_F(LocalModels, the_catalog_is_complete) {
+  for (const CatalogEntry& entry : builtin_catalog().entries) {
+    EXPECT_FALSE(entry.family.empty() || entry.architecture.empty()) << entry.alias;
+    EXPECT_GE(entry.n_parameters, entry.n_active) << entry.alias;
+    EXPECT_GT(entry.memory_1k, entry.n_parameters / 2) << entry.alias << ": 4 bits are half a byte";
+    EXPECT_GT(entry.memory_32k, entry.memory_1k) << entry.alias;
+    EXPECT_GT(entry.context_trained, 0) << entry.alias;
+    for (const CatalogFile& file : entry.files) {
+      EXPECT_FALSE(file.sources.empty()) << entry.alias;
+      EXPECT_TRUE(file.sha256.empty() || (file.sha256.size() == 64 && file.bytes > 0))
+          << entry.alias;
+    }
+  }
+}
 
 TEST_F(LocalModels, a_file_put_in_place_by_hand_is_checked_once_and_adopted) {
   const auto path = folder_.write("data/models/tiny/m.gguf", "12345");

