@@ -41,6 +41,7 @@ struct LoadOptions {
   std::string isa;            // CPU instruction set; "" is the best that the machine has
   Compute compute = Compute::fast;
   KvType kv_type = KvType::automatic;
+  bool trace = false;         // takes the time of every step of the model (Finished::steps)
   std::string chat_template;  // Jinja source that replaces the model's own; "" keeps it
   std::function<void(const std::string& stage, double share)> progress;  // share in [0, 1]
 };
@@ -156,6 +157,17 @@ struct TextDelta {
 
 enum class FinishReason : uint8_t { stop_token, stop_text, length, cancelled };
 
+// The time of one step of the model, summed over the passes that decoded or that read a prompt.
+struct StepTime {
+  std::string label;  // "3.attention"
+  std::string op;     // what the backend made of it, or one of those
+  bool prefill = false;
+  int64_t passes = 0;
+  int64_t rows = 0;   // of all passes
+  int64_t bytes = 0;  // of weights and states
+  double seconds = 0.0;
+};
+
 struct Finished {
   FinishReason reason = FinishReason::stop_token;
   std::string stop_text;  // the one that matched, for stop_text
@@ -166,6 +178,7 @@ struct Finished {
   double queue_seconds = 0.0;
   double prefill_seconds = 0.0;  // from the start of its prefill to its first token
   double decode_seconds = 0.0;   // from the first token to the last
+  std::vector<StepTime> steps;   // of all passes since the last request that finished, if traced
 };
 
 // Nothing comes after this one. The message is for people.

@@ -37,6 +37,17 @@ struct ProgramLimits {
   int32_t n_state_slots = 1;  // of every recurrent state
   int32_t n_tape_rows = 32;   // of every tape
   ComputeMode compute = ComputeMode::fast;
+  bool trace = false;  // take the time of every step (Program::take_step_times)
+};
+
+// What one step of a lowered Plan took, over all passes of one phase.
+struct StepTime {
+  std::string label;     // of the model's step, "3.attention"
+  const char* op = "";   // that it became, or one of those
+  plan::Phase phase = plan::Phase::decode;
+  int64_t passes = 0, rows = 0;
+  int64_t bytes = 0;     // of weights and states, read and written
+  double seconds = 0.0;  // until every thread had finished it
 };
 
 // Bytes that a Program will hold, known before anything is allocated.
@@ -97,6 +108,9 @@ public:
   virtual Status load_state(int32_t state_slot, std::span<const std::byte> bytes) = 0;
 
   virtual const MemoryNeed& memory() const = 0;
+
+  // The times since the last call, where the limits ask for them and the backend takes them.
+  virtual std::vector<StepTime> take_step_times() { return {}; }
 };
 
 class Device {

@@ -36,6 +36,7 @@ struct BenchOptions {
   int32_t repetitions = 5;
   double seconds = 300.0;
   std::string json_path;
+  bool trace = false;
 };
 
 double since(Clock::time_point start) {
@@ -94,7 +95,7 @@ Result<BenchRun> run_once(Engine& engine, int32_t depth, int32_t n_decode) {
     if (const auto* failed = std::get_if<Failed>(&*event)) return failed->error;
     if (const auto* done = std::get_if<Finished>(&*event)) {
       return BenchRun{done->prompt_tokens, done->completion_tokens - 1, done->prefill_seconds,
-                      done->decode_seconds};
+                      done->decode_seconds, done->steps};
     }
   }
 }
@@ -167,6 +168,7 @@ Result<LoadOptions> chosen_model(const BenchOptions& options) {
 Result<BenchReport> bench(const BenchOptions& options) {
   BenchReport report;
   KAPITSA_ASSIGN(LoadOptions load, chosen_model(options));
+  load.trace = options.trace;
   progress("reading the model");
   KAPITSA_ASSIGN(const FileReport file, inspect(load));
   if (!file.not_runnable.empty()) return Error{ErrorCode::unsupported, file.not_runnable};
@@ -186,6 +188,7 @@ Result<BenchReport> bench(const BenchOptions& options) {
   if (!options.json_path.empty() && load.synthetic.empty())
     report.model_sha256 = sha256_of(load.model);
   report.flags = flags_text(options.machine);
+  if (options.trace) report.flags += report.flags.empty() ? "--trace" : " --trace";
   if (!load.synthetic.empty()) {
     report.flags +=
         fmt::format("{}--synthetic {}", report.flags.empty() ? "" : " ", load.synthetic);
@@ -213,7 +216,7 @@ int bench_command(const BenchOptions& options) {
     fmt::print("{}\n", bench_json(*result));
     return 0;
   }
-  fmt::print("{}", bench_table(*result));
+  fmt::print("{}{}", bench_table(*result), steps_table(*result));
   if (options.json_path.empty()) return 0;
   const Status written = write_file_atomic(options.json_path, bench_json(*result) + "\n");
   return written ? 0 : report(written.error());
@@ -251,6 +254,8 @@ void add_bench(const Command& app, int& exit_code) {
       .range(0.0, 1e6);
   command.option("--json", options->json_path,
                  "Write everything measured to this file; -: to the terminal, no table");
+  command.flag("--trace", options->trace,
+               "Also show where the time goes, step by step; runs are slower by a little");
   add_machine_options_without_context(command, options->machine);
   command.footer("decode is the median of the runs; bound is what the memory's bandwidth allows; "
                  "share is how\n"

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace kapitsa::cli {
 namespace {
 
@@ -25,6 +27,69 @@ std::string low_high(const Spread& spread) {
 // Bytes per second that decoding reads at this rate.
 double traffic(const BenchCell& cell, double rate) {
   return rate * static_cast<double>(cell.bytes_per_token);
+}
+
+// The same step of all layers: "attention" for "3.attention".
+std::string_view kind_of(const StepTime& step) {
+  const std::string_view label = step.label;
+  const size_t digits = label.find_first_not_of("0123456789");
+  return digits != std::string_view::npos && digits > 0 && label[digits] == '.'
+             ? label.substr(digits + 1)
+             : label;
+}
+
+// Steps of one phase in all runs, by kind and op, in the order of the first layer that has them.
+std::vector<StepTime> sum_steps(const BenchCell& cell, bool prefill) {
+  std::vector<StepTime> sums;
+  for (const BenchRun& run : cell.runs) {
+    for (const StepTime& step : run.steps) {
+      if (step.prefill != prefill) continue;
+      const auto same = std::ranges::find_if(sums, [&](const StepTime& sum) {
+        return kind_of(sum) == kind_of(step) && sum.op == step.op;
+      });
+      if (same == sums.end()) {
+        sums.push_back(step);
+        continue;
+      }
+      same->passes += step.passes;
+      same->rows += step.rows;
+      same->bytes += step.bytes;
+      same->seconds += step.seconds;
+    }
+  }
+  return sums;
+}
+
+std::string phase_table(const BenchCell& cell, bool prefill) {
+  const std::vector<StepTime> sums = sum_steps(cell, prefill);
+  if (sums.empty()) return {};
+  StepTime total;
+  int64_t n_tokens = 0;
+  double seconds = 0.0;
+  for (const BenchRun& run : cell.runs) {
+    n_tokens += prefill ? run.prompt_tokens : run.decode_tokens;
+    seconds += prefill ? run.prefill_seconds : run.decode_seconds;
+  }
+  const auto tokens = static_cast<double>(n_tokens);
+  Table table({"step", "op", "runs", "us/token", "share", "MB/token", "GB/s"});
+  const auto add = [&](std::string kind, const StepTime& step) {
+    const auto bytes = static_cast<double>(step.bytes);
+    table.add({std::move(kind), step.op, std::to_string(step.passes),
+               fmt::format("{:.1f}", 1e6 * step.seconds / tokens),
+               fmt::format("{:.1f}%", 100.0 * step.seconds / seconds),
+               step.bytes == 0 ? "" : fmt::format("{:.2f}", bytes / 1e6 / tokens),
+               step.bytes == 0 ? "" : fmt::format("{:.1f}", bytes / 1e9 / step.seconds)});
+    total.bytes += step.bytes;
+    total.seconds += step.seconds;
+  };
+  for (const StepTime& step : sums)
+    add(std::string(kind_of(step)), step);
+  StepTime rest;
+  rest.seconds = std::max(0.0, seconds - total.seconds);
+  add("between the passes", rest);
+  return fmt::format("\n{} tokens, {}\n", show_context(cell.depth),
+                     prefill ? "prefill" : "decode") +
+         table.text();
 }
 
 void write_context(JsonWriter& json, const BenchReport& report) {
@@ -111,6 +176,15 @@ std::string bench_table(const BenchReport& report) {
                std::to_string(cell.runs.size())});
   }
   return text + table.text() + skipped;
+}
+
+std::string steps_table(const BenchReport& report) {
+  std::string text;
+  for (const BenchCell& cell : report.cells) {
+    for (const bool prefill : {false, true})
+      text += phase_table(cell, prefill);
+  }
+  return text;
 }
 
 std::string bench_json(const BenchReport& report) {

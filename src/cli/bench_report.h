@@ -16,6 +16,7 @@ struct BenchRun {
   int32_t decode_tokens = 0;  // whose time was taken: the first comes with the prefill
   double prefill_seconds = 0.0;
   double decode_seconds = 0.0;
+  std::vector<StepTime> steps;  // with --trace
 
   double prefill_rate() const { return prompt_tokens / prefill_seconds; }  // tokens per second
   double decode_rate() const { return decode_tokens / decode_seconds; }
@@ -40,6 +41,9 @@ struct BenchReport {
 };
 
 std::string bench_table(const BenchReport& report);
+
+// With --trace: where the time of each depth went, the same step of all layers together. "" without.
+std::string steps_table(const BenchReport& report);
 
 // {"cells": [...]}: two for each depth, "prefill" and "decode"; each is complete by itself.
 std::string bench_json(const BenchReport& report);

@@ -20,6 +20,20 @@ TextDelta::Position position_of(const sample::Sampled& drawn, const text::Tokeni
   return position;
 }
 
+std::vector<StepTime> take_steps(backend::Program& program) {
+  std::vector<StepTime> steps;
+  for (backend::StepTime& time : program.take_step_times()) {
+    steps.push_back({.label = std::move(time.label),
+                     .op = time.op,
+                     .prefill = time.phase == plan::Phase::prefill,
+                     .passes = time.passes,
+                     .rows = time.rows,
+                     .bytes = time.bytes,
+                     .seconds = time.seconds});
+  }
+  return steps;
+}
+
 Finished finished(const Sequence& sequence, FinishReason reason) {
   Finished event;
   event.reason = reason;
@@ -245,7 +259,9 @@ void DeviceThread::finish(Sequence& sequence, FinishReason reason) {
   sequence.ended = true;
   const TextDelta rest = sequence.answer.flush();
   if (!rest.text.empty()) sequence.sink(rest);
-  sequence.sink(finished(sequence, reason));
+  Finished event = finished(sequence, reason);
+  event.steps = take_steps(*loaded_.program);
+  sequence.sink(event);
 }
 
 void DeviceThread::fail(Sequence& sequence, const Error& error) {

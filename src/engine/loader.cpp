@@ -161,6 +161,7 @@ backend::ProgramLimits program_limits(const LoadOptions& options, int32_t contex
   limits.n_tape_rows = kMaxDecodeRows;
   limits.compute =
       options.compute == Compute::f32 ? backend::ComputeMode::f32 : backend::ComputeMode::fast;
+  limits.trace = options.trace;
   return limits;
 }
 

@@ -67,6 +67,7 @@ Result<std::unique_ptr<CpuProgram>> CpuProgram::create(plan::Plan plan, const Pr
   program->context_.limits = limits;
   KAPITSA_TRY(program->allocate());
   program->bind_steps();
+  if (limits.trace) program->trace_ = std::make_unique<StepTrace>(program->plan_);
   return program;
 }
 
@@ -158,15 +159,18 @@ void CpuProgram::bind_steps() {
   }
 }
 
-void CpuProgram::run_steps(const std::vector<BoundStep>& steps, int thread, int n_threads) const {
+void CpuProgram::run_steps(const std::vector<BoundStep>& steps, int thread, int n_threads) {
   const Worker worker = {.thread = thread,
                          .n_threads = n_threads,
                          .scratch = buffer_block_.data() + layout_.scratch +
                                     thread * layout_.scratch_bytes,
                          .shared = buffer_block_.data() + layout_.shared};
   fill_ropes(context_, worker);
-  for (const BoundStep& step : steps) {
-    if (step.meet_before) pool_->barrier();
+  StepTrace* trace = thread == 0 ? trace_.get() : nullptr;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const BoundStep& step = steps[i];
+    if (step.meet_before || trace_ != nullptr) pool_->barrier();
+    if (trace != nullptr) trace->begin_step(i);
     std::visit(
         [&](const auto& op) {
           if constexpr (Runnable<std::remove_cvref_t<decltype(op)>>) run_op(context_, worker, op);
@@ -194,7 +198,9 @@ Status CpuProgram::run(const plan::Pass& pass) {
   context_.pass = &pass;
   find_sequences(pass);
   const std::vector<BoundStep>& steps = routines_[static_cast<size_t>(pass.routine)];
+  if (trace_ != nullptr) trace_->begin_pass(pass);
   pool_->run([&](int thread, int n_threads) { run_steps(steps, thread, n_threads); });
+  if (trace_ != nullptr) trace_->end_pass();
   context_.pass = nullptr;
   last_rows_ = pass.n_rows();
   last_outputs_ = static_cast<int32_t>(pass.outputs.size());

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/context.h"
 #include "backend/cpu/layout.h"
+#include "backend/step_trace.h"
 #include "base/huge_block.h"
 
 #include <memory>
@@ -33,6 +34,9 @@ public:
   Status save_state(int32_t state_slot, std::span<std::byte> bytes) override;
   Status load_state(int32_t state_slot, std::span<const std::byte> bytes) override;
   const MemoryNeed& memory() const override { return layout_.need; }
+  std::vector<StepTime> take_step_times() override {
+    return trace_ ? trace_->take() : std::vector<StepTime>();
+  }
 
 private:
   struct BoundStep {
@@ -45,7 +49,7 @@ private:
   void bind_weight(size_t index);
   void bind_steps();
   void find_sequences(const plan::Pass& pass);
-  void run_steps(const std::vector<BoundStep>& steps, int thread, int n_threads) const;
+  void run_steps(const std::vector<BoundStep>& steps, int thread, int n_threads);
   Status check_snapshot(int32_t state_slot, size_t n_bytes) const;
 
   plan::Plan plan_;
@@ -57,6 +61,7 @@ private:
   int64_t state_bytes_ = 0;
   int32_t last_rows_ = 0, last_outputs_ = 0;  // of the last pass, for read()
   std::vector<float> read_ids_;               // what read() gave of an i32 buffer
+  std::unique_ptr<StepTrace> trace_;          // written by thread 0
 };
 
 }  // namespace kapitsa::backend::cpu
