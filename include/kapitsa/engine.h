@@ -166,6 +166,7 @@ struct StepTime {
   int64_t rows = 0;   // of all passes
   int64_t bytes = 0;  // of weights and states
   double seconds = 0.0;
+  double best = 0.0;  // fewest seconds for each row in one pass: what other work did not disturb
 };
 
 struct Finished {

@@ -48,6 +48,7 @@ struct StepTime {
   int64_t passes = 0, rows = 0;
   int64_t bytes = 0;     // of weights and states, read and written
   double seconds = 0.0;  // until every thread had finished it
+  double best = 0.0;     // fewest seconds for each row in one pass
 };
 
 // Bytes that a Program will hold, known before anything is allocated.

@@ -117,7 +117,10 @@ void StepTrace::end_step() {
   if (!running_) return;
   const auto routine = static_cast<size_t>(pass_->routine);
   Sum& sum = sums_[routine][step_][static_cast<size_t>(pass_->phase)];
-  sum.seconds += std::chrono::duration<double>(Clock::now() - start_).count();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  const double per_row = seconds / std::max(pass_->n_rows(), 1);
+  sum.best = sum.passes == 0 ? per_row : std::min(sum.best, per_row);
+  sum.seconds += seconds;
   sum.passes += 1;
   sum.rows += pass_->n_rows();
   sum.bytes += step_bytes(plan_, plan_.routines()[routine].steps[step_].op, *pass_);
@@ -143,7 +146,8 @@ std::vector<StepTime> StepTrace::take() {
                            .passes = sum.passes,
                            .rows = sum.rows,
                            .bytes = sum.bytes,
-                           .seconds = sum.seconds});
+                           .seconds = sum.seconds,
+                           .best = sum.best});
         }
         sum = {};
       }

@@ -33,7 +33,7 @@ private:
   using Clock = std::chrono::steady_clock;
   struct Sum {
     int64_t passes = 0, rows = 0, bytes = 0;
-    double seconds = 0.0;
+    double seconds = 0.0, best = 0.0;
   };
   void end_step();
 

@@ -38,55 +38,60 @@ std::string_view kind_of(const StepTime& step) {
              : label;
 }
 
-// Steps of one phase in all runs, by kind and op, in the order of the first layer that has them.
-std::vector<StepTime> sum_steps(const BenchCell& cell, bool prefill) {
-  std::vector<StepTime> sums;
+// What one kind of step took in all runs.
+struct StepSum {
+  std::string kind, op;
+  double bytes = 0.0, seconds = 0.0;
+  double best = 0.0;  // seconds for each token if nothing disturbed any of them
+};
+
+// The steps of one phase by kind and op, in the order of the first layer that has them.
+std::vector<StepSum> sum_steps(const BenchCell& cell, bool prefill) {
+  std::vector<StepTime> steps;  // of all runs
   for (const BenchRun& run : cell.runs) {
     for (const StepTime& step : run.steps) {
       if (step.prefill != prefill) continue;
-      const auto same = std::ranges::find_if(sums, [&](const StepTime& sum) {
-        return kind_of(sum) == kind_of(step) && sum.op == step.op;
-      });
-      if (same == sums.end()) {
-        sums.push_back(step);
-        continue;
-      }
-      same->passes += step.passes;
-      same->rows += step.rows;
-      same->bytes += step.bytes;
-      same->seconds += step.seconds;
+      steps.push_back(step);
     }
+  }
+  std::vector<StepSum> sums;
+  for (const StepTime& step : steps) {
+    auto same = std::ranges::find_if(
+        sums, [&](const StepSum& sum) { return sum.kind == kind_of(step) && sum.op == step.op; });
+    if (same == sums.end())
+      same = sums.insert(sums.end(), {.kind = std::string(kind_of(step)), .op = step.op});
+    same->bytes += static_cast<double>(step.bytes);
+    same->seconds += step.seconds;
+    same->best += step.best / static_cast<double>(cell.runs.size());
   }
   return sums;
 }
 
 std::string phase_table(const BenchCell& cell, bool prefill) {
-  const std::vector<StepTime> sums = sum_steps(cell, prefill);
+  std::vector<StepSum> sums = sum_steps(cell, prefill);
   if (sums.empty()) return {};
-  StepTime total;
-  int64_t n_tokens = 0;
-  double seconds = 0.0;
+  double tokens = 0.0, seconds = 0.0;
   for (const BenchRun& run : cell.runs) {
-    n_tokens += prefill ? run.prompt_tokens : run.decode_tokens;
+    tokens += prefill ? run.prompt_tokens : run.decode_tokens;
     seconds += prefill ? run.prefill_seconds : run.decode_seconds;
   }
-  const auto tokens = static_cast<double>(n_tokens);
-  Table table({"step", "op", "runs", "us/token", "share", "MB/token", "GB/s"});
-  const auto add = [&](std::string kind, const StepTime& step) {
-    const auto bytes = static_cast<double>(step.bytes);
-    table.add({std::move(kind), step.op, std::to_string(step.passes),
-               fmt::format("{:.1f}", 1e6 * step.seconds / tokens),
-               fmt::format("{:.1f}%", 100.0 * step.seconds / seconds),
-               step.bytes == 0 ? "" : fmt::format("{:.2f}", bytes / 1e6 / tokens),
-               step.bytes == 0 ? "" : fmt::format("{:.1f}", bytes / 1e9 / step.seconds)});
-    total.bytes += step.bytes;
-    total.seconds += step.seconds;
-  };
-  for (const StepTime& step : sums)
-    add(std::string(kind_of(step)), step);
-  StepTime rest;
-  rest.seconds = std::max(0.0, seconds - total.seconds);
-  add("between the passes", rest);
+  StepSum all = {.kind = "all steps", .op = ""};
+  for (const StepSum& sum : sums) {
+    all.bytes += sum.bytes;
+    all.seconds += sum.seconds;
+    all.best += sum.best;
+  }
+  sums.push_back({.kind = "between passes", .op = "", .seconds = seconds - all.seconds});
+  sums.push_back(all);
+  Table table({"step", "op", "us/token", "share", "best us", "MB/token", "GB/s"});
+  for (const StepSum& sum : sums) {
+    const bool reads = sum.bytes > 0.0;
+    table.add({sum.kind, sum.op, fmt::format("{:.1f}", 1e6 * sum.seconds / tokens),
+               fmt::format("{:.1f}%", 100.0 * sum.seconds / seconds),
+               fmt::format("{:.1f}", 1e6 * sum.best),
+               reads ? fmt::format("{:.2f}", sum.bytes / 1e6 / tokens) : "",
+               reads ? fmt::format("{:.1f}", sum.bytes / 1e9 / sum.seconds) : ""});
+  }
   return fmt::format("\n{} tokens, {}\n", show_context(cell.depth),
                      prefill ? "prefill" : "decode") +
          table.text();

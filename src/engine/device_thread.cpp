@@ -29,7 +29,8 @@ std::vector<StepTime> take_steps(backend::Program& program) {
                      .passes = time.passes,
                      .rows = time.rows,
                      .bytes = time.bytes,
-                     .seconds = time.seconds});
+                     .seconds = time.seconds,
+                     .best = time.best});
   }
   return steps;
 }
