@@ -60,6 +60,7 @@ struct ModelInfo {
   int32_t context_trained = 0;
   int32_t context = 0;  // tokens that one request may use, prompt and answer
   bool has_chat_template = false;
+  std::string chat_template;  // its Jinja source; empty without one
 };
 
 // --- Requests ----------------------------------------------------------------------------------
@@ -89,6 +90,7 @@ struct ChatPrompt {
   std::vector<ChatMessage> messages;
   std::vector<Tool> tools;
   bool add_generation_prompt = true;
+  std::string answer_begin;  // text that the answer goes on from, after the generation prompt
   std::map<std::string, std::string> template_arguments;  // name -> JSON text, e.g. enable_thinking
 };
 
@@ -126,6 +128,7 @@ struct Request {
   int32_t max_tokens = 0;         // 0: until the model stops or the context is full
   std::vector<std::string> stop;  // the answer ends before the first of these texts
   bool ignore_eos = false;        // benchmarks only: go on to max_tokens
+  bool show_control = false;      // write control tokens, except the last, into the text
 };
 
 // --- Events ------------------------------------------------------------------------------------

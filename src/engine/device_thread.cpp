@@ -153,7 +153,7 @@ void DeviceThread::admit() {
                  .tokens = std::move(job.tokens),
                  .n_prompt = n_prompt,
                  .pages = std::move(pages),
-                 .answer = Answer(loaded_.vocabulary->tokenizer, job.stops),
+                 .answer = Answer(loaded_.vocabulary->tokenizer, job.stops, job.show_control),
                  .submitted = job.submitted,
                  .prefill_start = Clock::now()});
     waiting_.pop_front();

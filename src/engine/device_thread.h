@@ -24,6 +24,7 @@ struct Job {
   sample::SamplerParams sampling;
   int32_t max_tokens = 1;
   bool ignore_eos = false;
+  bool show_control = false;
   std::vector<std::string> stops;
   Clock::time_point submitted;
 };

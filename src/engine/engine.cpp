@@ -49,6 +49,7 @@ public:
     job.id = next_id_.fetch_add(1);
     job.sink = std::move(sink);
     job.ignore_eos = request.ignore_eos;
+    job.show_control = request.show_control;
     job.stops = std::move(request.stop);
     job.submitted = engine::Clock::now();
     const RequestId id = job.id;

@@ -100,6 +100,7 @@ Status load_text(const LoadOptions& options, Loaded& loaded) {
                  loaded.file->path().string() + ": chat template: " + parsed.error().message};
   }
   loaded.chat_template = std::move(*parsed);
+  loaded.info.chat_template = source;
   return {};
 }
 

@@ -67,7 +67,9 @@ Result<std::vector<Segment>> render_segments(const Loaded& loaded, const ChatPro
   messages.reserve(prompt.messages.size());
   for (const ChatMessage& message : prompt.messages)
     messages.push_back(template_message(message));
-  return loaded.chat_template->render(messages, options);
+  KAPITSA_ASSIGN(std::vector<Segment> segments, loaded.chat_template->render(messages, options));
+  if (!prompt.answer_begin.empty()) segments.push_back({prompt.answer_begin, false});
+  return segments;
 }
 
 // A template that writes the bos token itself must not get a second one.
