@@ -17,15 +17,16 @@ ALLOWED = {
     "sample": ["text", "base"],
     "kflash": ["model", "kv", "sample", "plan", "base"],
     "engine": ["kflash", "model", "kv", "sample", "backend", "plan", "weights", "text", "base", "include"],
-    "server": ["include", "hub", "base"],
-    "agents": ["include", "hub", "base"],
+    "server": ["text", "include", "hub", "base"],
+    "agents": ["server", "include", "hub", "base"],
     "cli": ["server", "agents", "include", "hub", "base"],
     "main.cpp": ["cli"],
     "include": ["base"],
 }
 
 # Of these folders only the named headers are open to the folder in front.
-ONLY_HEADERS = {("backend", "weights"): ["weights/codec.h", "weights/iq_blocks.h", "weights/mlx_codec.h"]}
+ONLY_HEADERS = {("backend", "weights"): ["weights/codec.h", "weights/iq_blocks.h", "weights/mlx_codec.h"],
+                ("server", "text"): ["text/output_format.h", "text/output_parser.h"]}
 
 # Backends know nothing of each other.
 SEPARATE = ("ref", "cpu", "cuda", "metal")
@@ -36,7 +37,7 @@ RESTRICTED = [
      r"(unistd|fcntl|pthread|sched|poll|dlfcn|dirent|termios|netdb|signal|spawn|pwd|glob|ifaddrs)\.h|"
      r"(sys|linux|netinet|arpa|net|mach|dispatch|asm)/.*|(liburing|numa|windows)\.h",
      ["src/base/*"]),
-    ("Boost.JSON", r"boost/json(\.hpp|/.*)", ["src/base/json*", "src/text/jinja/json*", "src/text/tokenizer_json*", "src/weights/*json*", "src/hub/*"]),
+    ("Boost.JSON", r"boost/json(\.hpp|/.*)", ["src/base/json*", "src/text/jinja/json*", "src/text/tokenizer_json*", "src/weights/*json*", "src/hub/*", "src/server/api/*"]),
     ("Boost", r"boost/(?!json(\.hpp|/)).*", ["src/server/http/*"]),
     ("CLI11", r"CLI/.*", ["src/cli/*"]),
     ("libedit", r"histedit\.h|editline/.*", ["src/cli/line_reader.cpp"]),

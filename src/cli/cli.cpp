@@ -58,6 +58,8 @@ int run(int argc, char** argv) {
              "'kapitsa COMMAND --help' explains a command.");
   int exit_code = 0;
   add_run(app, exit_code);
+  add_serve(app, exit_code);
+  add_agents(app, exit_code);
   add_pull(app, exit_code);
   add_list(app, exit_code);
   add_rm(app, exit_code);

@@ -18,6 +18,8 @@ int run(int argc, char** argv);
 
 // Each command lives in one file and adds itself to the application; its callback sets exit_code.
 void add_run(const Command& app, int& exit_code);
+void add_serve(const Command& app, int& exit_code);
+void add_agents(const Command& app, int& exit_code);
 void add_pull(const Command& app, int& exit_code);
 void add_list(const Command& app, int& exit_code);
 void add_rm(const Command& app, int& exit_code);

@@ -54,9 +54,14 @@ void add_machine_options(const Command& command, MachineOptions& options) {
 }
 
 LoadOptions load_options(const MachineOptions& options, const std::filesystem::path& path) {
+  return load_options(options, path, 1);
+}
+
+LoadOptions load_options(const MachineOptions& options, const std::filesystem::path& path,
+                         int32_t parallel) {
   LoadOptions load = options.load;
   load.model = path;
-  load.max_sequences = 1;
+  load.max_sequences = parallel;
   load.compute = kComputes.at(options.compute);
   load.kv_type = kKvTypes.at(options.kv);
   return load;

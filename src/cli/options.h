@@ -24,6 +24,10 @@ void add_machine_options_without_context(const Command& command, MachineOptions&
 // What the options say, for one sequence of the model at `path`.
 LoadOptions load_options(const MachineOptions& options, const std::filesystem::path& path);
 
+// The same for a server of `parallel` sequences.
+LoadOptions load_options(const MachineOptions& options, const std::filesystem::path& path,
+                         int32_t parallel);
+
 // The options that differ from the defaults, as on the command line: "--threads 2 --kv f32".
 std::string flags_text(const MachineOptions& options);
 

@@ -1,6 +1,7 @@
 """run.py KAPITSA: the program from outside, on a model of 200 KB: help, errors, exit codes, pipes, JSON, Ctrl-C, a conversation
 in a terminal. Ends with "N passed, N failed"."""
 
+import http.client
 import json
 import os
 import pty
@@ -20,7 +21,7 @@ MODEL = str(TESTS / "golden" / "data" / "llama_f32.gguf")
 PROGRAM = ""
 HOME = ""
 DEADLINE = 120  # seconds that only a hang can reach
-COMMANDS = ["run", "pull", "list", "rm", "inspect", "verify", "bench", "doctor", "synth", "completions"]
+COMMANDS = ["run", "serve", "opencode", "claude", "codex", "pi", "pull", "list", "rm", "inspect", "verify", "bench", "doctor", "synth", "completions"]
 
 
 def environment(**more):
@@ -388,6 +389,110 @@ class InTerminal(unittest.TestCase):
         terminal.wait_for("> ")
         terminal.send("\x04")
         self.assertEqual(terminal.exit_code(), 0)
+
+
+class Serving:
+    """kapitsa serve on a free port, until the block ends."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--log-format", "json", *arguments],
+                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", env=environment())
+        self.events = []
+        self.wait_for("ready")
+        self.port = int(re.search(r":(\d+)$", self.events[-1]["message"]).group(1))
+
+    def wait_for(self, name):
+        while not self.events or self.events[-1]["event"] != name:
+            self.events.append(json.loads(self.process.stderr.readline()))
+        return self.events[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=DEADLINE)
+
+    def ask(self, path, body=None, method=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE)
+        connection.request(method or ("POST" if body else "GET"), path, json.dumps(body) if body else None)
+        reply = connection.getresponse()
+        text = reply.read().decode()
+        connection.close()
+        return reply.status, text
+
+
+class Server(unittest.TestCase):
+    def test_it_answers_logs_and_ends_with_a_signal(self):
+        with Serving() as server:
+            self.assertEqual(server.ask("/health"), (200, '{"status":"ok"}'))
+            body = {"prompt": "Hello", "max_tokens": 5, "seed": 7, "temperature": 1}
+            status, text = server.ask("/v1/completions", body)
+            self.assertEqual(status, 200)
+            again = json.loads(server.ask("/v1/completions", body)[1])
+            self.assertEqual(json.loads(text)["choices"], again["choices"])
+            record = server.wait_for("request")
+            self.assertEqual((record["path"], record["ending"], record["completion_tokens"]), ("/v1/completions", "length", 5))
+            self.assertEqual(server.ask("/", method="HEAD")[0], 200)
+        self.assertEqual(server.process.returncode, 0)
+
+    def test_a_port_in_use_is_told_before_loading(self):
+        with Serving() as server:
+            done = run("serve", MODEL, "--port", str(server.port))
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r"^kapitsa: port \d+ on 127\.0\.0\.1 is in use[^\n]*\n$")
+
+    def test_wrong_usage(self):
+        self.assertEqual(run("serve").returncode, 1)
+        self.assertIn("--api-key", run("serve", MODEL, "--host", "0.0.0.0", "--port", "0").stderr)
+        self.assertEqual(run("serve", MODEL, "--port", "70000").returncode, 2)
+
+
+class Agents(unittest.TestCase):
+    PROGRAMS = {"opencode": "OPENCODE_CONFIG_CONTENT", "claude": "ANTHROPIC_BASE_URL", "codex": "HOME", "pi": "PI_CODING_AGENT_DIR"}
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def install(self, name, text):
+        path = Path(self.folder.name) / name
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def launch(self, *arguments, **more):
+        return run(*arguments, PATH=f"{self.folder.name}:/usr/bin:/bin", **more)
+
+    def test_a_missing_agent_is_127_with_the_line_that_installs_it(self):
+        for name in self.PROGRAMS:
+            done = self.launch(name, "--model", MODEL, "--port", "1")
+            self.assertEqual(done.returncode, 127, name)
+            self.assertRegex(done.stderr, r"^kapitsa: [^\n]*npm install -g [^\n]*\n$")
+
+    def test_an_agent_gets_a_server_its_arguments_and_its_exit_code(self):
+        for name, variable in self.PROGRAMS.items():
+            self.install(name, f'printf "%s\\n" "${variable}"; for a in "$@"; do echo "$a"; done; exit 3')
+            done = self.launch(name, "--model", MODEL, "--port", "1", "--ctx", "200", "--", "--own", "two words")
+            self.assertEqual(done.returncode, 3, done.stderr)
+            lines = done.stdout.splitlines()
+            self.assertEqual(lines[-2:], ["--own", "two words"])
+            self.assertNotEqual(lines[0], "")
+
+    def test_a_server_that_runs_is_used(self):
+        self.install("claude", 'echo "$ANTHROPIC_BASE_URL $ANTHROPIC_MODEL $CLAUDE_CODE_MAX_CONTEXT_TOKENS"')
+        with Serving("--name", "mine") as server:
+            done = self.launch("claude", "--port", str(server.port))
+            self.assertEqual(done.stdout, f"http://127.0.0.1:{server.port} mine 256\n", done.stderr)
+        self.assertIn("--model", self.launch("claude", "--port", "1").stderr)
+
+    def test_a_dry_run_does_nothing_and_hides_the_key(self):
+        before = sorted(str(path) for path in Path(HOME).rglob("*"))
+        for name in self.PROGRAMS:
+            done = self.launch(name, "--model", MODEL, "--port", "1", "--dry-run", KAPITSA_API_KEY="very-secret")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(name, done.stdout)
+            self.assertNotIn("very-secret", done.stdout)
+        self.assertEqual(sorted(str(path) for path in Path(HOME).rglob("*")), before)
 
 
 def main():
