@@ -37,7 +37,8 @@ RESTRICTED = [
      r"(unistd|fcntl|pthread|sched|poll|dlfcn|dirent|termios|netdb|signal|spawn|pwd|glob|ifaddrs)\.h|"
      r"(sys|linux|netinet|arpa|net|mach|dispatch|asm)/.*|(liburing|numa|windows)\.h",
      ["src/base/*"]),
-    ("Boost.JSON", r"boost/json(\.hpp|/.*)", ["src/base/json*", "src/text/jinja/json*", "src/text/tokenizer_json*", "src/weights/*json*", "src/hub/*", "src/server/api/*"]),
+    ("Boost.JSON", r"boost/json(\.hpp|/.*)", ["src/base/json*", "src/text/jinja/json*", "src/text/tokenizer_json*", "src/text/output_parser*", "src/text/tool_calls*", "src/weights/*json*",
+      "src/hub/*", "src/server/api/*"]),
     ("Boost", r"boost/(?!json(\.hpp|/)).*", ["src/server/http/*"]),
     ("CLI11", r"CLI/.*", ["src/cli/*"]),
     ("libedit", r"histedit\.h|editline/.*", ["src/cli/line_reader.cpp"]),

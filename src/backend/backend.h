@@ -42,8 +42,8 @@ struct ProgramLimits {
 
 // What one step of a lowered Plan took, over all passes of one phase.
 struct StepTime {
-  std::string label;     // of the model's step, "3.attention"
-  const char* op = "";   // that it became, or one of those
+  std::string label;    // of the model's step, "3.attention"
+  const char* op = "";  // that it became, or one of those
   plan::Phase phase = plan::Phase::decode;
   int64_t passes = 0, rows = 0;
   int64_t bytes = 0;     // of weights and states, read and written

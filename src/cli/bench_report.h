@@ -42,7 +42,8 @@ struct BenchReport {
 
 std::string bench_table(const BenchReport& report);
 
-// With --trace: where the time of each depth went, the same step of all layers together. "" without.
+// With --trace: where the time of each depth went, the same step of all layers together. ""
+// without.
 std::string steps_table(const BenchReport& report);
 
 // {"cells": [...]}: two for each depth, "prefill" and "decode"; each is complete by itself.

@@ -14,8 +14,7 @@ namespace kapitsa::engine {
 
 class Answer {
 public:
-  Answer(const text::Tokenizer& tokenizer, const std::vector<std::string>& stops,
-         bool show_control)
+  Answer(const text::Tokenizer& tokenizer, const std::vector<std::string>& stops, bool show_control)
       : detokenizer_(tokenizer, {.show_control = show_control}), matcher_(stops), stops_(stops) {}
 
   // The event for one more token. After it, stop_text() says whether a stop text is complete.
