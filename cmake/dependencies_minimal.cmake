@@ -3,6 +3,7 @@
 # the sources that their packages ship.
 find_package(Threads REQUIRED)
 
+set(KAPITSA_FMT fmt::fmt)
 add_library(fmt::fmt INTERFACE IMPORTED)
 target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY=1)
 

@@ -30,6 +30,7 @@ struct KernelCheck {
 
 struct Diagnosis {
   std::vector<Variant> variants;
+  std::vector<std::string> absent;    // backends of this build without a device here, and why
   std::vector<std::string> problems;  // backends that do not open
   std::vector<KernelCheck> checks;    // by op, then variant
   double seconds = 0.0;

@@ -1,6 +1,9 @@
 // The list of backends of this build. Adding one is a row here and a folder beside this file.
 #include "backend/backend.h"
 #include "backend/cpu/device.h"
+#if KAPITSA_CUDA
+#include "backend/cuda/device.h"
+#endif
 #include "backend/ref/device.h"
 
 #include <iterator>
@@ -9,6 +12,9 @@ namespace kapitsa::backend {
 namespace {
 
 constexpr BackendEntry kBackends[] = {
+#if KAPITSA_CUDA
+    {"cuda", cuda::open},
+#endif
     {"cpu", cpu::open},
 };
 

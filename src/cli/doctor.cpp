@@ -73,6 +73,8 @@ void print_machine(const Findings& findings) {
     print_field(variant.backend, fmt::format("{}{}", variant.description,
                                              variant.chosen ? "  <- runs by default" : ""));
   }
+  for (const std::string& reason : findings.diagnosis.absent)
+    print_field("not here", reason);
 }
 
 std::string cell(const KernelCheck& check) {
@@ -138,6 +140,9 @@ std::string to_json(const Findings& findings) {
         .member("chosen", variant.chosen)
         .end_object();
   }
+  json.end_array().key("absent").begin_array();
+  for (const std::string& reason : findings.diagnosis.absent)
+    json.value(reason);
   json.end_array().key("checks").begin_array();
   for (const KernelCheck& check : findings.diagnosis.checks) {
     json.begin_object()

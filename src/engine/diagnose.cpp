@@ -32,7 +32,9 @@ void open_variants(const backend::BackendEntry& entry, int threads, Diagnosis& d
                    std::vector<OpenVariant>& open) {
   auto best = entry.open({.n_threads = threads, .force_isa = ""});
   if (!best) {
-    diagnosis.problems.push_back(std::string(entry.name) + ": " + best.error().message);
+    const Error& error = best.error();
+    (error.code == ErrorCode::unsupported ? diagnosis.absent : diagnosis.problems)
+        .push_back(error.message);
     return;
   }
   const bool first = open.empty();

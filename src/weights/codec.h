@@ -163,7 +163,7 @@ inline constexpr int8_t kE2m1Doubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
 struct KScaleMin {
   uint8_t scale, min;
 };
-inline KScaleMin k_scale_min(const uint8_t* s, int j) {
+constexpr KScaleMin k_scale_min(const uint8_t* s, int j) {
   if (j < 4) return {static_cast<uint8_t>(s[j] & 63), static_cast<uint8_t>(s[j + 4] & 63)};
   return {static_cast<uint8_t>((s[j + 4] & 15) | ((s[j - 4] >> 6) << 4)),
           static_cast<uint8_t>((s[j + 4] >> 4) | ((s[j] >> 6) << 4))};
@@ -171,21 +171,21 @@ inline KScaleMin k_scale_min(const uint8_t* s, int j) {
 
 // Scale i (0..15) of Q3_K in -32..31: four low bits in nibble order over s[0..7] (all low nibbles
 // first), two high bits in s[8 + i % 4] at bit 2 * (i / 4).
-inline int q3_k_scale(const uint8_t* s, int i) {
+constexpr int q3_k_scale(const uint8_t* s, int i) {
   const int low = (i < 8 ? s[i] : s[i - 8] >> 4) & 15;
   const int high = (s[8 + i % 4] >> (2 * (i / 4))) & 3;
   return (low | (high << 4)) - 32;
 }
 
 // 2^(e - 128): half of the E8M0 scale, for the doubled E2M1 table. e = 0 and 1 are subnormal.
-inline float e8m0_halved(uint8_t e) {
+constexpr float e8m0_halved(uint8_t e) {
   const uint32_t bits = e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23;
   return std::bit_cast<float>(bits);
 }
 
 // Half of an E4M3 scale (four exponent bits with bias 7, three mantissa bits), the sign bit
 // ignored. The bytes 0 and 0x7F are 0.
-inline float ue4m3_halved(uint8_t b) {
+constexpr float ue4m3_halved(uint8_t b) {
   if (b == 0 || b == 0x7F) return 0.0f;
   const uint32_t exponent = (b >> 3) & 15u;
   const uint32_t mantissa = b & 7u;

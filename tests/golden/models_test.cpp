@@ -3,6 +3,7 @@
 // checkpoint is one line in kCases.
 #include "model/arch.h"
 #include "support/checkpoint_files.h"
+#include "support/kernel_case.h"
 #include "support/plan_runner.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +57,7 @@ constexpr GoldenCase kCases[] = {
     {"qwen3_next_hf", "qwen3_next_hf.golden.gguf"},
 };
 
-class ModelGolden : public testing::TestWithParam<std::tuple<GoldenCase, const char*>> {
+class ModelGolden : public testing::TestWithParam<std::tuple<GoldenCase, std::string>> {
 protected:
   void SetUp() override {
     const auto& [golden_case, backend_name] = GetParam();
@@ -76,8 +77,7 @@ protected:
     auto runner =
         PlanRunner::open(*device_, model_->plan, {.max_tokens = n_tokens, .max_rows = n_tokens});
     // A backend may lack a weight format, but not the reference.
-    if (!runner && runner.error().code == ErrorCode::unsupported &&
-        std::string_view(backend_name) != "ref") {
+    if (!runner && runner.error().code == ErrorCode::unsupported && backend_name != "ref") {
       GTEST_SKIP() << runner.error().message;
     }
     ASSERT_TRUE(runner.ok()) << runner.error().message;
@@ -138,7 +138,8 @@ TEST_P(ModelGolden, token_by_token) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, ModelGolden,
-                         testing::Combine(testing::ValuesIn(kCases), testing::Values("ref", "cpu")),
+                         testing::Combine(testing::ValuesIn(kCases),
+                                          testing::ValuesIn(backends_under_test())),
                          [](const auto& param) {
                            const std::filesystem::path path = std::get<0>(param.param).checkpoint;
                            const std::string format = path.has_extension() ? "_gguf" : "";

@@ -1,8 +1,10 @@
 // Invariants 1, 2 and 4 of docs/architecture.md, bit for bit. A new architecture is one line in
-// kModels, a new backend or instruction set one in kDevices.
+// kModels, a new backend or instruction set one in
+// device_cases().
 #include "kapitsa/engine.h"
 #include "model/arch.h"
 #include "support/checkpoint_files.h"
+#include "support/kernel_case.h"
 #include "support/plan_runner.h"
 #include "support/wait.h"
 
@@ -39,14 +41,22 @@ struct DeviceCase {
   backend::ComputeMode compute;
   DType cache = DType::f16;  // q8_0: of models whose heads are whole blocks
 };
-constexpr DeviceCase kDevices[] = {
-    {"ref", "ref", "", backend::ComputeMode::f32},
-    {"cpu_f32", "cpu", "", backend::ComputeMode::f32},
-    {"cpu_fast", "cpu", "", backend::ComputeMode::fast},
-    {"cpu_avx2", "cpu", "avx2", backend::ComputeMode::fast},
-    {"cpu_scalar", "cpu", "scalar", backend::ComputeMode::fast},
-    {"cpu_int8_cache", "cpu", "", backend::ComputeMode::fast, DType::q8_0},
-};
+std::vector<DeviceCase> device_cases() {
+  std::vector<DeviceCase> cases = {
+      {"ref", "ref", "", backend::ComputeMode::f32},
+      {"cpu_f32", "cpu", "", backend::ComputeMode::f32},
+      {"cpu_fast", "cpu", "", backend::ComputeMode::fast},
+      {"cpu_avx2", "cpu", "avx2", backend::ComputeMode::fast},
+      {"cpu_scalar", "cpu", "scalar", backend::ComputeMode::fast},
+      {"cpu_int8_cache", "cpu", "", backend::ComputeMode::fast, DType::q8_0},
+  };
+  for (const std::string& name : backends_under_test()) {
+    if (name != "cuda") continue;
+    cases.push_back({"cuda_f32", "cuda", "", backend::ComputeMode::f32});
+    cases.push_back({"cuda_fast", "cuda", "", backend::ComputeMode::fast});
+  }
+  return cases;
+}
 
 using Bits = std::vector<uint32_t>;
 
@@ -88,13 +98,14 @@ protected:
 
   // Runs `work` on a fresh runner; one device per call, with this many threads.
   template <typename Work>
-  void with_runner(int32_t n_threads, Work work) {
+  void with_runner(int32_t n_threads, Work work, bool graphs = false) {
     const DeviceCase& device_case = std::get<1>(GetParam());
     auto device = backend::open_device(device_case.backend,
                                        {.n_threads = n_threads, .force_isa = device_case.isa});
     ASSERT_TRUE(device.ok()) << device.error().message;
-    auto runner = PlanRunner::open(**device, model_->plan,
-                                   {.n_sequences = kSequences, .compute = device_case.compute});
+    auto runner = PlanRunner::open(
+        **device, model_->plan,
+        {.n_sequences = kSequences, .compute = device_case.compute, .graphs = graphs});
     ASSERT_TRUE(runner.ok()) << runner.error().message;
     work(*runner);
   }
@@ -267,6 +278,30 @@ TEST_P(Invariant, the_same_passes_twice_give_the_same_bits) {
   EXPECT_EQ(found[1], found[0]);
 }
 
+TEST_P(Invariant, graphs_do_not_change_bits) {
+  const std::vector<int32_t> prompt = random_tokens(90);
+  const std::vector<int32_t> tokens = random_tokens(5);
+  const int32_t last = random_tokens(1)[0];
+  std::vector<Bits> found;
+  for (const bool graphs : {false, true}) {
+    with_runner(
+        1,
+        [&](PlanRunner& runner) {
+          ASSERT_TRUE(runner.prefill(0, prompt).ok());
+          ASSERT_TRUE(runner.decode({{0, tokens, {-1, 0, 0, 1, 2}}}).ok());
+          Bits all = all_bits(runner);
+          ASSERT_TRUE(runner.accept(0, {0, 2, 4}).ok());
+          ASSERT_TRUE(runner.decode({{0, {last}, {}}}).ok());
+          const Bits next = all_bits(runner);
+          all.insert(all.end(), next.begin(), next.end());
+          found.push_back(std::move(all));
+        },
+        graphs);
+  }
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[1], found[0]);
+}
+
 // Invariant 2, through the whole engine: a sampled answer is a function of the request alone.
 TEST_P(Invariant, sampled_answers_do_not_depend_on_neighbours_or_repetition) {
   const auto& [model_case, device_case] = GetParam();
@@ -308,12 +343,11 @@ TEST_P(Invariant, sampled_answers_do_not_depend_on_neighbours_or_repetition) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Invariant,
-                         testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kDevices)),
-                         [](const auto& param) {
-                           return std::string(std::get<0>(param.param).name) + "_on_" +
-                                  std::get<1>(param.param).name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, Invariant, testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(device_cases())),
+    [](const auto& param) {
+      return std::string(std::get<0>(param.param).name) + "_on_" + std::get<1>(param.param).name;
+    });
 
 }  // namespace
 }  // namespace kapitsa::test

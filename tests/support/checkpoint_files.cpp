@@ -1,5 +1,6 @@
 #include "support/checkpoint_files.h"
 
+#include "base/env.h"
 #include "weights/open.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +29,9 @@ weights::Checkpoint read_test_checkpoint(const std::filesystem::path& path) {
 }
 
 std::filesystem::path golden_path(const std::string& name) {
-  return std::filesystem::path(KAPITSA_TEST_DATA) / "golden" / "data" / name;
+  // A test program that was built on another machine is told where its data lies.
+  const std::filesystem::path tests = environment("KAPITSA_TEST_DATA").value_or(KAPITSA_TEST_DATA);
+  return tests / "golden" / "data" / name;
 }
 
 std::vector<float> floats(const weights::Checkpoint& file, const std::string& tensor) {

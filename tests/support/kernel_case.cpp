@@ -128,7 +128,7 @@ const std::vector<DeviceUnderTest>& devices_under_test() {
     };
     for (const backend::BackendEntry& entry : backend::backends()) {
       const std::string name = entry.name;
-      if (name != "cpu") known.push_back({name, name, {}, false, false});
+      if (name != "cpu") known.push_back({name, name, {}, false, name == "cuda"});
     }
     std::erase_if(known, [](const DeviceUnderTest& device) {
       return !device.must_open && !backend::open_device(device.backend, device.options);
@@ -136,6 +136,15 @@ const std::vector<DeviceUnderTest>& devices_under_test() {
     return known;
   }();
   return devices;
+}
+
+std::vector<std::string> backends_under_test() {
+  std::vector<std::string> names = {"ref"};
+  for (const backend::BackendEntry& entry : backend::backends()) {
+    if (std::string_view(entry.name) == "cpu" || backend::open_device(entry.name, {}))
+      names.push_back(entry.name);
+  }
+  return names;
 }
 
 }  // namespace kapitsa::test

@@ -72,4 +72,7 @@ struct DeviceUnderTest {
 };
 const std::vector<DeviceUnderTest>& devices_under_test();
 
+// The reference, the CPU, and every other backend of the build that opens here.
+std::vector<std::string> backends_under_test();
+
 }  // namespace kapitsa::test

@@ -41,6 +41,10 @@ Result<PlanRunner> PlanRunner::open(backend::Device& device, const plan::Plan& p
   KAPITSA_ASSIGN(runner.program_, device.load(plan, limits));
   for (int32_t s = 0; s < options.n_sequences; ++s)
     KAPITSA_TRY(runner.program_->clear_state(s));
+  if (options.graphs) {
+    for (const int32_t bucket : device.info().row_buckets)
+      KAPITSA_TRY(runner.program_->capture(bucket));
+  }
   return runner;
 }
 

@@ -16,6 +16,7 @@ struct RunnerOptions {
   int32_t max_rows = 256;    // of one pass
   int32_t routine = 0;
   backend::ComputeMode compute = backend::ComputeMode::f32;
+  bool graphs = false;  // capture every row bucket of the device
 };
 
 // Rows of one sequence in a decode pass. parents index `tokens`, -1 is the committed state; empty
