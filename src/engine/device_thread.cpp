@@ -202,6 +202,7 @@ void DeviceThread::decode(const std::vector<int32_t>& indexes) {
       continue;
     }
     sequence.committed += 1;
+    sequence.tape_row = static_cast<int32_t>(i);
     draw(sequence, logits->subspan(i * n_vocab, n_vocab));
   }
 }

@@ -19,7 +19,7 @@ int32_t PassBuilder::add_chain(const Sequence& sequence, int32_t n, bool output)
                     .committed = sequence.committed,
                     .state_slot = sequence.state_slot,
                     .chain = true,
-                    .replay = {}});
+                    .replay = std::span(&sequence.tape_row, sequence.tape_row < 0 ? 0 : 1)});
   for (int32_t i = 0; i < n; ++i) {
     const int32_t position = sequence.committed + i;
     tokens_.push_back(sequence.tokens[static_cast<size_t>(position)]);

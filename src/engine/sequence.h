@@ -26,6 +26,7 @@ struct Sequence {
   int32_t committed = 0;  // tokens whose keys and values are in the cache
   kv::PageTable pages;    // holds room for prompt + max_tokens from admission on
   int32_t state_slot = -1;
+  int32_t tape_row = -1;    // of its last token, which its next pass commits to the state; -1: none
   int64_t last_served = 0;  // on the scheduler's clock
   bool ended = false;       // its last event was sent
   Answer answer;

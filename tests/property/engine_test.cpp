@@ -101,6 +101,25 @@ TEST(Engine, answers_have_the_length_that_was_asked_for) {
   EXPECT_EQ(answered.finished->seed, 1U);
 }
 
+// Greedy answers of layers with a state, beside those of transformers: every token must have been
+// committed to the state before the next one.
+TEST(Engine, a_state_takes_in_every_token) {
+  for (const auto& [file, golden_file] :
+       {std::pair{"qwen3_5_bf16.gguf", "qwen3_5_hf.golden.gguf"},
+        std::pair{"nemotron_h_moe_bf16.gguf", "nemotron_h_moe_hf.golden.gguf"}}) {
+    const auto golden = read_test_checkpoint(golden_path(golden_file));
+    const auto engine = Engine::load({.model = golden_path(file), .backend = "ref"});
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    const auto expected = integers(golden, "greedy.tokens");
+    Request request;
+    request.prompt = TokenPrompt{integers(golden, "tokens")};
+    request.sampling.temperature = 0.0F;
+    request.ignore_eos = true;
+    request.max_tokens = static_cast<int32_t>(expected.size());
+    EXPECT_EQ(answer(**engine, request).tokens, expected) << file;
+  }
+}
+
 TEST(Engine, an_answer_fills_the_context_and_stops) {
   const auto engine = load({.context = 100});
   ASSERT_NE(engine, nullptr);
