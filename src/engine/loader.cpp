@@ -197,6 +197,13 @@ Result<Loaded> load(const LoadOptions& options) {
   describe(loaded);
   KAPITSA_TRY(check_memory(loaded));
   KAPITSA_ASSIGN(loaded.program, loaded.device->load(loaded.model->plan, loaded.limits));
+  // A pass is padded to the smallest bucket that holds it; larger ones than needed are not
+  // prepared.
+  for (const int32_t bucket : loaded.device->info().row_buckets) {
+    if (!loaded.device->info().has_graphs) break;
+    KAPITSA_TRY(loaded.program->capture(bucket));
+    if (bucket >= options.max_sequences) break;
+  }
   report("ready", 1.0);
   return loaded;
 }

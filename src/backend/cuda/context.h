@@ -4,6 +4,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/cuda/tiles.h"
 #include "backend/cuda/views.h"
 #include "plan/plan.h"
 
@@ -18,10 +19,14 @@ struct Context {
   const plan::Plan* plan = nullptr;
   ProgramLimits limits;
   std::vector<std::byte*> buffers;
-  std::vector<WeightView> weights;
+  std::vector<WeightView> weights;  // without data where the weight lies in tiles
+  std::vector<TileView> tiles;      // format none where it does not
   std::vector<StateView> states;
   std::vector<std::pair<const plan::Rope*, RopeView>> ropes;  // the different ones of the plan
   std::byte* scratch = nullptr;
+  float* partial = nullptr;      // of SkinnyArgs
+  int32_t* counters = nullptr;   // likewise
+  std::byte* experts = nullptr;  // the list of the last choice of experts
   PassView pass = {};
   cudaStream_t stream = nullptr;
 
@@ -29,6 +34,8 @@ struct Context {
   int32_t n_rows = 0, n_outputs = 0, n_views = 0;
   int32_t n_keys = 0;  // no row sees more
   bool prefill = false;
+  // The choice whose list lies in `experts`, of what has been launched so far in this pass.
+  mutable plan::BufferId listed;
 
   float* f32(plan::BufferId id) const {
     return id ? reinterpret_cast<float*>(buffers[static_cast<size_t>(id.index)]) : nullptr;
@@ -52,6 +59,7 @@ struct Context {
   const WeightView& weight(plan::WeightId id) const {
     return weights[static_cast<size_t>(id.index)];
   }
+  const TileView& tile(plan::WeightId id) const { return tiles[static_cast<size_t>(id.index)]; }
   // A vector's numbers; nullptr for an absent one.
   const float* vector(plan::WeightId id) const {
     return id ? reinterpret_cast<const float*>(weight(id).data) : nullptr;

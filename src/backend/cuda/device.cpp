@@ -48,12 +48,13 @@ public:
   const DeviceInfo& info() const override { return info_; }
 
   bool supports(const plan::Plan& plan, const plan::Op& op) const override {
-    return cuda::supports(plan, op);
+    return cuda::supports(plan, op, ComputeMode::fast) ||
+           cuda::supports(plan, op, ComputeMode::f32);
   }
 
   Result<MemoryNeed> memory_need(const plan::Plan& plan, const ProgramLimits& limits) override {
     KAPITSA_TRY(plan::validate(plan));
-    KAPITSA_ASSIGN(const plan::Plan lowered, plan::lower(plan, cuda::supports));
+    KAPITSA_ASSIGN(const plan::Plan lowered, lower(plan, limits.compute));
     KAPITSA_ASSIGN(const Layout layout, make_layout(lowered, limits));
     return layout.need;
   }
@@ -62,7 +63,7 @@ public:
                                         const ProgramLimits& limits) override {
     try {
       KAPITSA_TRY(plan::validate(plan));
-      KAPITSA_ASSIGN(plan::Plan lowered, plan::lower(plan, cuda::supports));
+      KAPITSA_ASSIGN(plan::Plan lowered, lower(plan, limits.compute));
       KAPITSA_ASSIGN(const Layout layout, make_layout(lowered, limits));
       KAPITSA_TRY(check_memory(layout.need));
       KAPITSA_ASSIGN(std::unique_ptr<Program> program,
@@ -81,6 +82,12 @@ public:
   }
 
 private:
+  static Result<plan::Plan> lower(const plan::Plan& plan, ComputeMode compute) {
+    return plan::lower(plan, [compute](const plan::Plan& context, const plan::Op& op) {
+      return cuda::supports(context, op, compute);
+    });
+  }
+
   static Status check_memory(const MemoryNeed& need) {
     size_t free = 0;
     size_t total = 0;

@@ -49,6 +49,12 @@ bool has_types(const plan::Plan& plan, const plan::CacheAppend& op) {
 bool has_types(const plan::Plan& plan, const plan::Attend& op) {
   return can_cache(plan, op.k_cache) && can_cache(plan, op.v_cache);
 }
+bool has_types(const plan::Plan& plan, const plan::Attention& op) {
+  return has_types(plan, op.attend);
+}
+bool has_types(const plan::Plan& plan, const plan::AttentionPrepare& op) {
+  return can_cache(plan, op.k_cache) && can_cache(plan, op.v_cache);
+}
 bool has_types(const plan::Plan& plan, const plan::SelectBlocks& op) {
   return can_cache(plan, op.key_cache);
 }
@@ -118,11 +124,51 @@ void add_rope(const plan::Rope& rope, std::vector<const plan::Rope*>& ropes) {
   if (std::none_of(ropes.begin(), ropes.end(), same)) ropes.push_back(&rope);
 }
 
-WeightPlace place_weight(const plan::Weight& weight, bool plain, Packer& weights) {
+// How the steps of a plan use a weight.
+struct WeightUse {
+  bool as_plain = false;  // elements one by one: taps of a convolution
+  bool in_tiles = false;
+};
+
+// Marks the matrices of ops that multiply with tiles.
+void mark_tiles(const plan::Plan& plan, const plan::Op& op, std::vector<WeightUse>& uses) {
+  const auto mark = [&](plan::WeightId id) { uses[static_cast<size_t>(id.index)].in_tiles = true; };
+  if (const auto* linear = std::get_if<plan::Linear>(&op)) {
+    if (fits_tiles(plan, *linear)) mark(linear->projection.weight);
+  }
+  if (const auto* add = std::get_if<plan::LinearAdd>(&op)) mark(add->weight);
+  if (const auto* norm_linear = std::get_if<plan::NormLinear>(&op)) {
+    for (const plan::Projection& projection : norm_linear->projections)
+      mark(projection.weight);
+  }
+  if (const auto* up = std::get_if<plan::ExpertsUp>(&op)) {
+    for (const plan::WeightId id : {up->gate, up->up, up->shared.gate, up->shared.up}) {
+      if (id) mark(id);
+    }
+  }
+  if (const auto* down = std::get_if<plan::ExpertsDown>(&op)) {
+    mark(down->down);
+    if (down->shared.up) mark(down->shared.down);
+  }
+  if (const auto* mlp = std::get_if<plan::Mlp>(&op)) {
+    for (const plan::WeightId id : {mlp->gate, mlp->up, mlp->down}) {
+      if (id) mark(id);
+    }
+  }
+}
+
+WeightPlace place_weight(const plan::Weight& weight, const WeightUse& use, Packer& weights) {
   WeightPlace place;
-  place.plain = plain || (weight.experts == 1 && weight.out == 1);
+  place.plain = use.as_plain || (weight.experts == 1 && weight.out == 1);
   if (place.plain) {
     place.data = weights.add(weight.out * weight.in, sizeof(float));
+    return place;
+  }
+  if (use.in_tiles) {
+    place.format = tile_format(weight.dtype, weight.group.mode, weight.in);
+    place.data =
+        weights.add(weight.experts * tiles_of(weight.out), tile_bytes(place.format, weight.in));
+    if (!weight.scale.empty()) place.factor = weights.add(std::ssize(weight.scale), sizeof(float));
     return place;
   }
   place.data = weights.add(weight.experts * weight.out, plan::row_bytes(weight));
@@ -134,10 +180,14 @@ WeightPlace place_weight(const plan::Weight& weight, bool plain, Packer& weights
 
 }  // namespace
 
-bool supports(const plan::Plan& plan, const plan::Op& op) {
+bool supports(const plan::Plan& plan, const plan::Op& op, ComputeMode compute) {
   return std::visit(
       [&](const auto& concrete) {
-        if constexpr (Runnable<std::remove_cvref_t<decltype(concrete)>>) {
+        using Concrete = std::remove_cvref_t<decltype(concrete)>;
+        if constexpr (Runnable<Concrete>) {
+          if constexpr (Tiled<Concrete> && !std::is_same_v<Concrete, plan::Linear>) {
+            if (compute != ComputeMode::fast || !fits_tiles(plan, concrete)) return false;
+          }
           return has_types(plan, concrete) && has_shape(plan, concrete);
         } else {
           return false;
@@ -170,29 +220,58 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits) 
     layout.states.push_back(packer.add(entries_of(limits, state.kind) * state.width,
                                        dtype_info(state.dtype).block_bytes));
   }
-  std::vector<bool> plain(plan.weights().size());
+  std::vector<WeightUse> uses(plan.weights().size());
   int64_t scratch = 0;
+  SkinnyScratch tile_scratch_need;
+  int64_t list_bytes = 0;
   for (const plan::Routine& routine : plan.routines()) {
     for (const plan::Step& step : routine.steps) {
       if (const auto* conv = std::get_if<plan::CausalConv>(&step.op))
-        plain[static_cast<size_t>(conv->weight.index)] = true;
+        uses[static_cast<size_t>(conv->weight.index)].as_plain = true;
+      if (const auto* delta = std::get_if<plan::DeltaMix>(&step.op))
+        uses[static_cast<size_t>(delta->conv.index)].as_plain = true;
+      if (const auto* mamba = std::get_if<plan::MambaMix>(&step.op))
+        uses[static_cast<size_t>(mamba->conv.index)].as_plain = true;
+      if (limits.compute == ComputeMode::fast) mark_tiles(plan, step.op, uses);
+      if (const auto* up = std::get_if<plan::ExpertsUp>(&step.op))
+        list_bytes =
+            std::max(list_bytes,
+                     expert_list_bytes(limits, static_cast<int32_t>(plan.weight(up->up).experts)));
+      if (const auto* down = std::get_if<plan::ExpertsDown>(&step.op))
+        list_bytes = std::max(
+            list_bytes,
+            expert_list_bytes(limits, static_cast<int32_t>(plan.weight(down->down).experts)));
+      if (const auto* route = std::get_if<plan::Route>(&step.op))
+        list_bytes = std::max(list_bytes, expert_list_bytes(limits, route->router.n_experts));
       if (const auto* apply = std::get_if<plan::ApplyRope>(&step.op))
         add_rope(apply->rope, layout.ropes);
+      if (const auto* prepare = std::get_if<plan::AttentionPrepare>(&step.op))
+        add_rope(prepare->rope, layout.ropes);
       if (const auto* select = std::get_if<plan::SelectBlocks>(&step.op))
         add_rope(select->rope, layout.ropes);
       std::visit(
-          [&](const auto& op) { scratch = std::max(scratch, scratch_bytes(plan, limits, op)); },
+          [&](const auto& op) {
+            scratch = std::max(scratch, scratch_bytes(plan, limits, op));
+            if constexpr (Tiled<std::remove_cvref_t<decltype(op)>>) {
+              const SkinnyScratch wanted = tile_scratch(plan, limits, op);
+              tile_scratch_need.partial = std::max(tile_scratch_need.partial, wanted.partial);
+              tile_scratch_need.counters = std::max(tile_scratch_need.counters, wanted.counters);
+            }
+          },
           step.op);
     }
   }
   for (size_t i = 0; i < plan.weights().size(); ++i)
-    layout.weights.push_back(place_weight(plan.weights()[i], plain[i], weights));
+    layout.weights.push_back(place_weight(plan.weights()[i], uses[i], weights));
   for (const plan::Rope* rope : layout.ropes)
     layout.rope_values.push_back(buffers.add(std::ssize(rope->inv_freq), sizeof(float)));
   layout.pass = make_pass_layout(plan, limits);
   layout.pass_data = buffers.add(layout.pass.capacity, sizeof(int32_t));
   layout.replay_data = buffers.add(3 + limits.n_tape_rows, sizeof(int32_t));
   layout.scratch = buffers.add(scratch, 1);
+  layout.partial = buffers.add(tile_scratch_need.partial, sizeof(float));
+  layout.experts = buffers.add(list_bytes, 1);
+  layout.counters = buffers.add(tile_scratch_need.counters, sizeof(int32_t));
   if (buffers.overflow() || caches.overflow() || recurrent.overflow() || weights.overflow())
     return Error{ErrorCode::out_of_memory, "cuda: the sizes asked for exceed the address space"};
   layout.need = {.weights = weights.total(),

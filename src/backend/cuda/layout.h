@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/cuda/tiles.h"
 #include "plan/plan.h"
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 namespace kapitsa::backend::cuda {
 
 // Whether there is a kernel for this op with these operands.
-bool supports(const plan::Plan& plan, const plan::Op& op);
+bool supports(const plan::Plan& plan, const plan::Op& op, ComputeMode compute);
 
 // The arrays of views.h's PassView in one run of i32, which a pass uploads up to what it uses.
 // `capacity` counts i32; offsets are indexes.
@@ -28,6 +29,7 @@ struct PassLayout {
 // Byte offsets in the weight block; -1: absent.
 struct WeightPlace {
   bool plain = false;  // decoded to f32
+  TileFormat format = TileFormat::none;
   int64_t data = -1, scales = -1, biases = -1, factor = -1;
 };
 
@@ -40,7 +42,7 @@ struct Layout {
   PassLayout pass;
   int64_t pass_data = 0;  // in the buffer block
   int64_t replay_data = 0;
-  int64_t scratch = 0;
+  int64_t scratch = 0, partial = 0, counters = 0, experts = 0;
   MemoryNeed need;
 };
 

@@ -1,12 +1,5 @@
-// The paged cache, softmax attention and block selection. Keys of a row are counted by an index:
-// first the committed positions, then the row's path through the pass, then, where the mask shows
-// them, later rows of its sequence. Without gaps the index of a key is its position, and partial
-// sums are cut at multiples of kAttentionSplit of it.
-#include "backend/cuda/device_math.cuh"
-#include "backend/cuda/ops.h"
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+// The paged cache, softmax attention of many rows, and block selection.
+#include "backend/cuda/attention.cuh"
 
 #include <algorithm>
 
@@ -15,25 +8,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kMaxDim = 512;
-constexpr int kSplit = plan::kAttentionSplit;
-
-__device__ float load(const StateView& state, int64_t i) {
-  if (state.dtype == DType::f32) return reinterpret_cast<const float*>(state.data)[i];
-  if (state.dtype == DType::f16)
-    return __half2float(reinterpret_cast<const __half*>(state.data)[i]);
-  return __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(state.data)[i]);
-}
-
-__device__ void store(const StateView& state, int64_t i, float value) {
-  if (state.dtype == DType::f32) {
-    reinterpret_cast<float*>(state.data)[i] = value;
-  } else if (state.dtype == DType::f16) {
-    reinterpret_cast<__half*>(state.data)[i] = __float2half_rn(value);
-  } else {
-    reinterpret_cast<__nv_bfloat16*>(state.data)[i] = __float2bfloat16_rn(value);
-  }
-}
 
 __global__ void append(PassView pass, HeadsView in, StateView cache) {
   const int64_t row = blockIdx.y;
@@ -41,75 +15,6 @@ __global__ void append(PassView pass, HeadsView in, StateView cache) {
   if (row >= pass.counts[PassView::kRows] || i >= in.count * in.dim) return;
   const float value = in.base[row * in.row_stride + int64_t{i / in.dim} * in.stride + i % in.dim];
   store(cache, pass.slots[row] * cache.width + i, value);
-}
-
-// The m-th ancestor of a row, itself for 0.
-__device__ int ancestor(const PassView& pass, int row, int m) {
-  if (pass.counts[PassView::kChain] != 0) return row - m;
-  for (; m > 0; --m)
-    row = pass.parents[row];
-  return row;
-}
-
-struct Key {
-  int32_t position, slot;
-};
-
-// What one row may look at.
-struct RowKeys {
-  int32_t row, view, committed, depth, n_path;
-
-  __device__ RowKeys(const PassView& pass, int r) {
-    row = r;
-    view = pass.sequences[r];
-    committed = pass.committed[view];
-    depth = pass.depth[r];
-    n_path = committed + depth + 1;
-  }
-  __device__ Key path(const PassView& pass, int j) const {
-    if (j < committed) {
-      const int page = pass.pages[pass.first_page[view] + j / pass.page_tokens];
-      return {j, page * pass.page_tokens + j % pass.page_tokens};
-    }
-    const int a = ancestor(pass, row, depth - (j - committed));
-    return {pass.positions[a], pass.slots[a]};
-  }
-};
-
-struct AttendView {
-  HeadsView q, out;
-  StateView k_cache, v_cache;
-  const float* sinks;
-  const int32_t* selection;  // (rows, n_selected)
-  int32_t n_kv_heads, window, mask, block, n_selected, selection_block;
-  float scale, softcap;
-};
-
-__device__ bool is_visible(const AttendView& a, const int32_t* selection, int32_t position,
-                           int32_t start) {
-  if (position < start) return false;
-  if (selection == nullptr) return true;
-  const int32_t block = position / a.selection_block;
-  for (int i = 0; i < a.n_selected; ++i) {
-    if (selection[i] == block) return true;
-  }
-  return false;
-}
-
-// Key j of a row, or slot -1 where the row does not see it.
-__device__ int32_t visible_slot(const PassView& pass, const AttendView& a, const RowKeys& keys,
-                                const int32_t* selection, int32_t start, int j) {
-  Key key = {};
-  if (j < keys.n_path) {
-    key = keys.path(pass, j);
-  } else {
-    const int other = keys.row + 1 + j - keys.n_path;
-    key = {pass.positions[other], pass.slots[other]};
-    const bool same_block = a.mask == static_cast<int>(plan::Mask::block) && a.block > 0 &&
-                            key.position / a.block == pass.positions[keys.row] / a.block;
-    if (a.mask != static_cast<int>(plan::Mask::bidirectional) && !same_block) return -1;
-  }
-  return is_visible(a, selection, key.position, start) ? key.slot : -1;
 }
 
 // A block for one query head of one row: split after split, each an own softmax over its keys,
@@ -128,12 +33,9 @@ __global__ void attend_rows(PassView pass, AttendView a) {
   const int kv_head = h / (a.q.count / a.n_kv_heads);
   const int dim = a.q.dim;
   const int v_dim = a.out.dim;
-  const int later =
-      a.mask == static_cast<int>(plan::Mask::causal) ? 0 : pass.end_row[keys.view] - row - 1;
-  const int n_keys = keys.n_path + later;
-  const int last =
-      a.mask == static_cast<int>(plan::Mask::bidirectional) ? keys.committed : pass.positions[row];
-  const int start = a.window > 0 ? last - a.window + 1 : 0;
+  const Range range(pass, a, keys);
+  const int n_keys = range.n_keys;
+  const int start = range.start;
   const int32_t* selection =
       a.selection == nullptr ? nullptr : a.selection + int64_t{row} * a.n_selected;
   for (int i = thread; i < dim; i += kThreads)
@@ -142,8 +44,7 @@ __global__ void attend_rows(PassView pass, AttendView a) {
   float top = a.sinks == nullptr ? -INFINITY : a.sinks[h];
   float sum = a.sinks == nullptr ? 0.0F : 1.0F;
   float values[kMaxDim / kThreads] = {};
-  // Keys before the window are committed ones, whose index is their position.
-  const int first = max(min(start, keys.committed), 0) / kSplit * kSplit;
+  const int first = range.first_split(keys) * kSplit;
   for (int begin = first; begin < n_keys; begin += kSplit) {
     const int n = min(kSplit, n_keys - begin);
     __syncthreads();
@@ -336,22 +237,25 @@ void run_op(const Context& context, const plan::CacheAppend& op) {
                                                 context.state(op.cache));
 }
 
+AttendView view_of(const Context& context, const plan::Attend& op) {
+  return {.q = context.heads(op.q),
+          .out = context.heads(op.out),
+          .k_cache = context.state(op.k_cache),
+          .v_cache = context.state(op.v_cache),
+          .sinks = context.vector(op.sinks),
+          .selection = op.selection ? context.i32(op.selection) : nullptr,
+          .n_kv_heads = op.n_kv_heads,
+          .window = op.window,
+          .mask = static_cast<int32_t>(op.mask),
+          .block = op.block,
+          .n_selected = op.selection ? static_cast<int32_t>(context.width(op.selection)) : 0,
+          .selection_block = op.selection_block,
+          .scale = op.scale,
+          .softcap = op.softcap};
+}
+
 void run_op(const Context& context, const plan::Attend& op) {
-  const AttendView view = {.q = context.heads(op.q),
-                           .out = context.heads(op.out),
-                           .k_cache = context.state(op.k_cache),
-                           .v_cache = context.state(op.v_cache),
-                           .sinks = context.vector(op.sinks),
-                           .selection = op.selection ? context.i32(op.selection) : nullptr,
-                           .n_kv_heads = op.n_kv_heads,
-                           .window = op.window,
-                           .mask = static_cast<int32_t>(op.mask),
-                           .block = op.block,
-                           .n_selected =
-                               op.selection ? static_cast<int32_t>(context.width(op.selection)) : 0,
-                           .selection_block = op.selection_block,
-                           .scale = op.scale,
-                           .softcap = op.softcap};
+  const AttendView view = view_of(context, op);
   const dim3 grid(static_cast<unsigned>(op.q.count), static_cast<unsigned>(context.n_rows));
   attend_rows<<<grid, kThreads, 0, context.stream>>>(context.pass, view);
 }

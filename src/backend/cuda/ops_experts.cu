@@ -1,23 +1,14 @@
 // The router's choice of experts and the weighted sum of their results.
 #include "backend/cuda/device_math.cuh"
+#include "backend/cuda/experts.h"
+#include "backend/cuda/launch.cuh"
 #include "backend/cuda/ops.h"
 
 namespace kapitsa::backend::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-
-struct RouterView {
-  const float* logits;
-  const float* bias;
-  const float* expert_scale;
-  int32_t* ids;
-  float* weights;
-  plan::RouterScore score;
-  int32_t n_experts, top_k, n_groups, top_groups;
-  bool renormalise;
-  float scale;
-};
+constexpr int kListRows = 8;  // rows of the pass in one ExpertList
 
 struct Best {
   float value;
@@ -39,7 +30,7 @@ __device__ Best warp_best(Best mine) {
 
 // The best of n values that are not taken; taken ones have a set flag.
 __device__ Best pick(const float* values, const bool* taken, int n) {
-  const int lane = static_cast<int>(threadIdx.x);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   Best mine = {-INFINITY, n};
   for (int i = lane; i < n; i += kWarp) {
     if (taken[i]) continue;
@@ -52,7 +43,7 @@ __device__ Best pick(const float* values, const bool* taken, int n) {
 // Marks the experts of all but the best groups as taken; a group counts its two best scores.
 __device__ void drop_groups(const RouterView& r, const float* choice, bool* taken,
                             float* group_scores, bool* group_taken) {
-  const int lane = static_cast<int>(threadIdx.x);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int size = r.n_experts / r.n_groups;
   for (int g = lane; g < r.n_groups; g += kWarp) {
     float first = -INFINITY;
@@ -81,13 +72,16 @@ __device__ void drop_groups(const RouterView& r, const float* choice, bool* take
   }
 }
 
-// One warp for one row. Shared: scores, choice (n_experts each), group scores, flags.
-__global__ void select_experts(const int32_t* count, RouterView r) {
-  extern __shared__ float shared[];
-  const int64_t row = blockIdx.x;
-  const int lane = static_cast<int>(threadIdx.x);
+// Bytes of shared memory for one row: scores, choice (n_experts each), group scores, flags.
+__host__ __device__ int row_bytes(const RouterView& r) {
+  const int bytes = (2 * r.n_experts + r.n_groups) * 4 + r.n_experts + r.n_groups;
+  return (bytes + 3) / 4 * 4;
+}
+
+// One warp chooses for one row.
+__device__ void select_row(const RouterView& r, int64_t row, float* shared) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int n = r.n_experts;
-  if (row >= *count) return;
   float* scores = shared;
   float* choice = scores + n;
   float* group_scores = choice + n;
@@ -147,6 +141,108 @@ __global__ void select_experts(const int32_t* count, RouterView r) {
   }
 }
 
+__global__ void select_experts(const int32_t* count, RouterView r) {
+  extern __shared__ float shared[];
+  const int64_t row = blockIdx.x;
+  if (row < *count) select_row(r, row, shared);
+}
+
+// Clears the slots of all experts; then each row's warp marks those that it chose.
+__device__ void clear_slots(uint8_t* slots, int n_experts) {
+  for (int i = static_cast<int>(threadIdx.x); i < n_experts * kListRows;
+       i += static_cast<int>(blockDim.x))
+    slots[i] = 255;
+  __syncthreads();
+}
+__device__ void mark_slots(uint8_t* slots, const int32_t* ids, int top_k) {
+  const int column = static_cast<int>(threadIdx.x) / kWarp;
+  for (int j = static_cast<int>(threadIdx.x) % kWarp; j < top_k; j += kWarp)
+    slots[ids[j] * kListRows + column] = static_cast<uint8_t>(j);
+}
+
+// Writes the list of a block of rows from the slots in shared memory.
+__device__ void write_list(const uint8_t* slots, const ExpertList& list, int64_t block) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int n_experts = list.n_experts;
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < n_experts * kListRows;
+       i += static_cast<int>(blockDim.x))
+    list.slots[block * n_experts * kListRows + i] = slots[i];
+  if (threadIdx.x >= kWarp) return;
+  int n = 0;
+  for (int begin = 0; begin < n_experts; begin += kWarp) {
+    const int e = begin + lane;
+    bool chosen = false;
+    for (int c = 0; e < n_experts && c < kListRows; ++c)
+      chosen = chosen || slots[e * kListRows + c] != 255;
+    const unsigned votes = __ballot_sync(kAllLanes, chosen);
+    if (chosen) list.experts[block * n_experts + n + __popc(votes & ((1U << lane) - 1U))] = e;
+    n += __popc(votes);
+  }
+  if (lane == 0) list.n_entries[block] = n;
+}
+
+// A block for eight rows: each warp chooses for one.
+__global__ void route_rows(const int32_t* count, RouterView r, ExpertList list) {
+  extern __shared__ float shared[];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t block = blockIdx.x;
+  const int64_t row = block * kListRows + warp;
+  const int bytes = row_bytes(r);
+  auto* slots = reinterpret_cast<uint8_t*>(shared) + kListRows * bytes;
+  start_dependents();
+  wait_for_inputs();
+  clear_slots(slots, r.n_experts);
+  if (row < *count) {
+    select_row(r, row, shared + warp * (bytes / 4));
+    __syncwarp();
+    mark_slots(slots, r.ids + row * r.top_k, r.top_k);
+  }
+  write_list(slots, list, block);
+}
+
+// The list of a choice that was made elsewhere.
+__global__ void list_rows(const int32_t* count, const int32_t* ids, ExpertList list) {
+  extern __shared__ uint8_t slots_of_block[];
+  const int64_t block = blockIdx.x;
+  const int64_t row = block * kListRows + threadIdx.x / kWarp;
+  clear_slots(slots_of_block, list.n_experts);
+  if (row < *count) mark_slots(slots_of_block, ids + row * list.top_k, list.top_k);
+  write_list(slots_of_block, list, block);
+}
+
+// A warp for one output of an f32 router, for eight rows in turn.
+__global__ void gate_rows(GateArgs args) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int o = static_cast<int>(blockIdx.x * (blockDim.x / kWarp) + threadIdx.x / kWarp);
+  const int64_t first = int64_t{blockIdx.y} * kListRows;
+  start_dependents();
+  if (o >= args.n_out) return;
+  const float* w = args.weight + int64_t{o} * args.k;
+  wait_for_inputs();
+  const int64_t end = min(int64_t{*args.count}, first + kListRows);
+  for (int64_t row = first; row < end; ++row) {
+    float dot = 0.0F;
+    float squares = 0.0F;
+    for (int k = 4 * lane; k < args.k; k += 4 * kWarp) {
+      float4 v = *reinterpret_cast<const float4*>(args.x + row * args.k + k);
+      const float4 weight = *reinterpret_cast<const float4*>(w + k);
+      squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+      if (args.norm_weight != nullptr)
+        v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
+      dot = fmaf(v.x, weight.x, dot);
+      dot = fmaf(v.y, weight.y, dot);
+      dot = fmaf(v.z, weight.z, dot);
+      dot = fmaf(v.w, weight.w, dot);
+    }
+    dot = warp_sum(dot);
+    squares = warp_sum(squares);
+    if (args.has_norm) dot /= sqrtf(squares / static_cast<float>(args.k) + args.norm_eps);
+    if (lane == 0)
+      args.out[row * args.n_out + o] = dot + (args.bias == nullptr ? 0.0F : args.bias[o]);
+  }
+}
+
 __global__ void combine_experts(const int32_t* count, const float* in, const float* weights,
                                 int32_t top_k, float* out, int64_t width) {
   const int64_t row = blockIdx.y;
@@ -165,6 +261,7 @@ bool has_shape(const plan::Plan& /*plan*/, const plan::SelectExperts& op) {
 }
 
 void run_op(const Context& context, const plan::SelectExperts& op) {
+  context.listed = {};
   const plan::Router& router = op.router;
   const RouterView view = {.logits = context.f32(op.logits),
                            .bias = context.vector(router.selection_bias),
@@ -180,10 +277,37 @@ void run_op(const Context& context, const plan::SelectExperts& op) {
                            .scale = router.scale};
   const int32_t rows = context.rows_of(op.ids);
   if (rows == 0) return;
-  const auto n = static_cast<size_t>(router.n_experts);
-  const auto groups = static_cast<size_t>(router.n_groups);
-  const size_t bytes = (2 * n + groups) * sizeof(float) + n + groups;
-  select_experts<<<rows, kWarp, bytes, context.stream>>>(context.count_of(op.ids), view);
+  select_experts<<<rows, kWarp, static_cast<size_t>(row_bytes(view)), context.stream>>>(
+      context.count_of(op.ids), view);
+}
+
+void launch_route(const int32_t* count, const RouterView& router, const ExpertList& list,
+                  int32_t n_rows, cudaStream_t stream) {
+  if (n_rows == 0) return;
+  const int bytes = kListRows * (row_bytes(router) + router.n_experts);
+  static const bool prepared = [] {
+    return cudaFuncSetAttribute(route_rows, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                96 * 1024) == cudaSuccess;
+  }();
+  static_cast<void>(prepared);
+  launch_early(route_rows, dim3(static_cast<unsigned>((n_rows + kListRows - 1) / kListRows)),
+               kListRows * kWarp, bytes, stream, count, router, list);
+}
+
+void launch_list(const int32_t* count, const int32_t* ids, const ExpertList& list, int32_t n_rows,
+                 cudaStream_t stream) {
+  if (n_rows == 0) return;
+  list_rows<<<(n_rows + kListRows - 1) / kListRows, kListRows * kWarp,
+              static_cast<size_t>(list.n_experts) * kListRows, stream>>>(count, ids, list);
+}
+
+void launch_gate(const GateArgs& args, int32_t n_rows, cudaStream_t stream) {
+  if (n_rows == 0) return;
+  constexpr int kGateWarps = 4;
+  launch_early(gate_rows,
+               dim3(static_cast<unsigned>((args.n_out + kGateWarps - 1) / kGateWarps),
+                    static_cast<unsigned>((n_rows + kListRows - 1) / kListRows)),
+               kGateWarps * kWarp, 0, stream, args);
 }
 
 void run_op(const Context& context, const plan::CombineExperts& op) {

@@ -1,6 +1,7 @@
 // Ops that read weights in the encoding of their file, element by element: exact and simple. The
 // projections here serve ComputeMode::f32 and the encodings without a faster layout.
 #include "backend/cuda/decode.cuh"
+#include "backend/cuda/decode_tile.cuh"
 #include "backend/cuda/device_math.cuh"
 #include "backend/cuda/ops.h"
 
@@ -9,17 +10,24 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kTileRows = 8;  // rows of the pass that share one decoding of the weights
+constexpr int kSharedRows = 8;  // rows of the pass that share one decoding of the weights
 
 unsigned blocks_for(int64_t n, int per_block) {
   return static_cast<unsigned>((n + per_block - 1) / per_block);
 }
 
-__global__ void embed_rows(PassView pass, WeightView table, float* out) {
+// Element i of row `row` of a table, in either layout.
+__device__ float table_value(const WeightView& table, const TileView& tiles, int64_t row,
+                             int64_t i) {
+  return tiles.format == TileFormat::none ? decode_at(table, row_of(table, 0, row), i)
+                                          : tile_value(tiles, row, i);
+}
+
+__global__ void embed_rows(PassView pass, WeightView table, TileView tiles, float* out) {
   const int64_t row = blockIdx.y;
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (row >= pass.counts[PassView::kRows] || i >= table.in) return;
-  out[row * table.in + i] = decode_at(table, row_of(table, 0, pass.tokens[row]), i);
+  out[row * table.in + i] = table_value(table, tiles, pass.tokens[row], i);
 }
 
 // A warp for one output element of up to eight rows; lane l adds up elements l, l + 32, ... in
@@ -28,20 +36,20 @@ __global__ void project_rows(const int32_t* count, WeightView w, const float* in
                              float* out) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t o = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
-  const int64_t first = int64_t{blockIdx.y} * kTileRows;
+  const int64_t first = int64_t{blockIdx.y} * kSharedRows;
   const int64_t n = *count - first;
   if (o >= w.out || n <= 0) return;
   const WeightRow weights = row_of(w, 0, o);
-  float sums[kTileRows] = {};
+  float sums[kSharedRows] = {};
   for (int64_t k = lane; k < w.in; k += kWarp) {
     const float value = decode_at(w, weights, k);
 #pragma unroll
-    for (int r = 0; r < kTileRows; ++r) {
+    for (int r = 0; r < kSharedRows; ++r) {
       if (r < n) sums[r] = fmaf(value, in[(first + r) * w.in + k], sums[r]);
     }
   }
 #pragma unroll
-  for (int r = 0; r < kTileRows; ++r) {
+  for (int r = 0; r < kSharedRows; ++r) {
     const float sum = warp_sum(sums[r]);
     if (lane == 0 && r < n) out[(first + r) * w.out + o] = sum + (bias == nullptr ? 0.0F : bias[o]);
   }
@@ -103,8 +111,8 @@ __global__ void ngram_rows(PassView pass, WeightView table, NgramView view, floa
 
 // A block for 32 columns of one row: warp w adds up entries w, w + 32, ... of the vocabulary.
 __global__ void __launch_bounds__(kWarp* kWarp)
-    soft_embed(const int32_t* count, WeightView table, const float* probabilities, float scale,
-               float* out) {
+    soft_embed(const int32_t* count, WeightView table, TileView tiles, const float* probabilities,
+               float scale, float* out) {
   __shared__ float partial[kWarp][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -114,8 +122,7 @@ __global__ void __launch_bounds__(kWarp* kWarp)
   float sum = 0.0F;
   if (i < table.in) {
     for (int64_t v = warp; v < table.out; v += kWarp)
-      sum = fmaf(scale * probabilities[row * table.out + v],
-                 decode_at(table, row_of(table, 0, v), i), sum);
+      sum = fmaf(scale * probabilities[row * table.out + v], table_value(table, tiles, v, i), sum);
   }
   partial[warp][lane] = sum;
   __syncthreads();
@@ -131,14 +138,16 @@ __global__ void __launch_bounds__(kWarp* kWarp)
 void run_op(const Context& context, const plan::EmbedRows& op) {
   const WeightView& table = context.weight(op.table);
   const dim3 grid(blocks_for(table.in, kThreads), static_cast<unsigned>(context.n_rows));
-  embed_rows<<<grid, kThreads, 0, context.stream>>>(context.pass, table, context.f32(op.out));
+  embed_rows<<<grid, kThreads, 0, context.stream>>>(context.pass, table, context.tile(op.table),
+                                                    context.f32(op.out));
 }
 
 void run_op(const Context& context, const plan::Linear& op) {
+  if (context.tile(op.projection.weight).format != TileFormat::none) return run_tiles(context, op);
   const WeightView& w = context.weight(op.projection.weight);
   const int32_t rows = context.rows_of(op.in);
   if (rows == 0) return;
-  const dim3 grid(blocks_for(w.out, kWarps), blocks_for(rows, kTileRows));
+  const dim3 grid(blocks_for(w.out, kWarps), blocks_for(rows, kSharedRows));
   project_rows<<<grid, kThreads, 0, context.stream>>>(
       context.count_of(op.in), w, context.f32(op.in), context.vector(op.projection.bias),
       context.f32(op.projection.out));
@@ -182,9 +191,9 @@ void run_op(const Context& context, const plan::SoftEmbed& op) {
   const int32_t rows = context.rows_of(op.out);
   if (rows == 0) return;
   const dim3 grid(blocks_for(table.in, kWarp), static_cast<unsigned>(rows));
-  soft_embed<<<grid, kWarp * kWarp, 0, context.stream>>>(context.count_of(op.out), table,
-                                                         context.f32(op.probabilities), op.scale,
-                                                         context.f32(op.out));
+  soft_embed<<<grid, kWarp * kWarp, 0, context.stream>>>(
+      context.count_of(op.out), table, context.tile(op.table), context.f32(op.probabilities),
+      op.scale, context.f32(op.out));
 }
 
 }  // namespace kapitsa::backend::cuda

@@ -2,7 +2,7 @@
 
 #include "backend/check_pass.h"
 #include "backend/cuda/ops.h"
-#include "backend/cuda/upload.h"
+#include "backend/cuda/repack.h"
 #include "backend/weight_row.h"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ WeightView view_of(const plan::Weight& weight, const WeightPlace& place, std::by
     return offset < 0 ? nullptr : reinterpret_cast<const uint8_t*>(base + offset);
   };
   WeightView view = {};
-  view.data = at(place.data);
+  view.data = place.format == TileFormat::none ? at(place.data) : nullptr;
   view.scales = at(place.scales);
   view.biases = at(place.biases);
   view.factor = reinterpret_cast<const float*>(at(place.factor));
@@ -46,6 +46,21 @@ WeightView view_of(const plan::Weight& weight, const WeightPlace& place, std::by
   view.dtype = place.plain ? DType::f32 : weight.dtype;
   view.scale_dtype = weight.scale_dtype;
   view.group = weight.group;
+  view.n_factors = static_cast<int32_t>(weight.scale.size());
+  return view;
+}
+
+TileView tiles_of(const plan::Weight& weight, const WeightPlace& place, std::byte* base) {
+  TileView view = {};
+  view.format = place.format;
+  if (place.format == TileFormat::none) return view;
+  view.data = reinterpret_cast<const uint8_t*>(base + place.data);
+  if (place.factor >= 0) view.factor = reinterpret_cast<const float*>(base + place.factor);
+  view.tile_bytes = tile_bytes(place.format, weight.in);
+  view.matrix_bytes = view.tile_bytes * cuda::tiles_of(weight.out);
+  view.experts = weight.experts;
+  view.out = weight.out;
+  view.in = weight.in;
   view.n_factors = static_cast<int32_t>(weight.scale.size());
   return view;
 }
@@ -91,6 +106,9 @@ Status CudaProgram::allocate() {
   for (const int64_t offset : layout_.buffers)
     context_.buffers.push_back(buffer_block_.get() + offset);
   context_.scratch = buffer_block_.get() + layout_.scratch;
+  context_.partial = reinterpret_cast<float*>(buffer_block_.get() + layout_.partial);
+  context_.experts = buffer_block_.get() + layout_.experts;
+  context_.counters = reinterpret_cast<int32_t*>(buffer_block_.get() + layout_.counters);
   for (size_t i = 0; i < plan_.states().size(); ++i) {
     const plan::State& state = plan_.states()[i];
     const bool is_cache = state.kind == plan::StateKind::kv_cache;
@@ -139,6 +157,14 @@ Status CudaProgram::upload_weights() {
     const plan::Weight& weight = plan_.weights()[i];
     const WeightPlace& place = layout_.weights[i];
     context_.weights.push_back(view_of(weight, place, weight_block_.get()));
+    context_.tiles.push_back(tiles_of(weight, place, weight_block_.get()));
+    if (place.factor >= 0)
+      KAPITSA_TRY(uploader.copy(weight_block_.get() + place.factor,
+                                std::as_bytes(std::span(weight.scale))));
+    if (place.format != TileFormat::none) {
+      KAPITSA_TRY(upload_tiles(weight, place, uploader));
+      continue;
+    }
     std::byte* data = weight_block_.get() + place.data;
     if (place.plain) {
       const std::vector<float> values = decode(weight);
@@ -153,10 +179,8 @@ Status CudaProgram::upload_weights() {
       KAPITSA_TRY(uploader.copy(weight_block_.get() + place.scales, weight.scales));
     if (place.biases >= 0)
       KAPITSA_TRY(uploader.copy(weight_block_.get() + place.biases, weight.biases));
-    if (place.factor >= 0)
-      KAPITSA_TRY(uploader.copy(weight_block_.get() + place.factor,
-                                std::as_bytes(std::span(weight.scale))));
   }
+  raw_block_.reset();
   for (size_t i = 0; i < layout_.ropes.size(); ++i) {
     const plan::Rope& rope = *layout_.ropes[i];
     std::byte* values = buffer_block_.get() + layout_.rope_values[i];
@@ -167,6 +191,35 @@ Status CudaProgram::upload_weights() {
                                          rope.pairs == plan::RopePairs::adjacent});
   }
   return uploader.finish();
+}
+
+// Through a second place on the card, from which the tiles are written.
+Status CudaProgram::upload_tiles(const plan::Weight& weight, const WeightPlace& place,
+                                 Uploader& uploader) {
+  const auto align = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
+  const int64_t codes = plan::row_bytes(weight) * weight.out * weight.experts;
+  const int64_t scales = align(codes);
+  const int64_t biases = scales + align(std::ssize(weight.scales));
+  const int64_t total = biases + std::ssize(weight.biases);
+  if (total > raw_bytes_ || !raw_block_) {
+    KAPITSA_TRY(uploader.finish());  // what lies there is still being read
+    raw_block_.reset();
+    KAPITSA_ASSIGN(raw_block_, allocate_device(total, "loading weights"));
+    raw_bytes_ = total;
+  }
+  for (int64_t expert = 0; expert < weight.experts; ++expert) {
+    const std::span<const std::byte> matrix = plan::matrix_bytes(weight, expert);
+    KAPITSA_TRY(uploader.copy(raw_block_.get() + expert * std::ssize(matrix), matrix));
+  }
+  KAPITSA_TRY(uploader.copy(raw_block_.get() + scales, weight.scales));
+  KAPITSA_TRY(uploader.copy(raw_block_.get() + biases, weight.biases));
+  WeightPlace raw;
+  raw.data = 0;
+  if (!weight.scales.empty()) raw.scales = scales;
+  if (!weight.biases.empty()) raw.biases = biases;
+  repack(view_of(weight, raw, raw_block_.get()), place.format,
+         reinterpret_cast<uint8_t*>(weight_block_.get() + place.data), stream_.get());
+  return check(cudaGetLastError(), "writing tiles");
 }
 
 // ---- A pass ----
@@ -238,6 +291,7 @@ Status CudaProgram::write_pass(const plan::Pass& pass) {
 }
 
 void CudaProgram::launch_steps(int32_t routine) {
+  context_.listed = {};
   for (const plan::Step& step : plan_.routines()[static_cast<size_t>(routine)].steps) {
     std::visit(
         [&](const auto& op) {

@@ -8,6 +8,7 @@
 #include "backend/cuda/layout.h"
 #include "backend/cuda/memory.h"
 #include "backend/cuda/ops.h"
+#include "backend/cuda/upload.h"
 
 #include <array>
 #include <map>
@@ -41,6 +42,7 @@ private:
   CudaProgram() = default;
   Status allocate();
   Status upload_weights();
+  Status upload_tiles(const plan::Weight& weight, const WeightPlace& place, Uploader& uploader);
   Status write_pass(const plan::Pass& pass);
   void bind_pass();
   void launch_steps(int32_t routine);
@@ -57,6 +59,8 @@ private:
   std::vector<int32_t> row_buckets_;
   Stream stream_;
   DeviceBlock buffer_block_, cache_block_, recurrent_block_, weight_block_;
+  DeviceBlock raw_block_;  // while weights are loaded
+  int64_t raw_bytes_ = 0;
   Context context_;
   int64_t state_bytes_ = 0;
   std::map<int32_t, GraphExec> graphs_;  // by bucket

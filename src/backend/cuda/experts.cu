@@ -1,0 +1,539 @@
+// The experts' projections. An expert's weights are read once for all rows of a block that chose
+// it; the other rows' columns hold zeros or are not stored. A row's sum over its experts runs in
+// rising order of the expert, whatever the other rows chose: what they add to it is zero.
+#include "backend/cuda/experts.h"
+#include "backend/cuda/skinny.cuh"
+
+#include <algorithm>
+
+namespace kapitsa::backend::cuda {
+namespace {
+
+constexpr int kMaxWarps = 16;
+constexpr int kStages = 3;
+constexpr int kDownStages = 6;
+constexpr int kMaxShared = 226 * 1024;  // bytes
+constexpr int kGroupBytes = fragment_bytes(false);
+
+__device__ int64_t block_of_rows() {
+  return blockIdx.y;
+}
+
+__device__ float factor_of(const TileView& w, int expert) {
+  return w.factor == nullptr ? 1.0F : w.factor[w.n_factors == 1 ? 0 : expert];
+}
+
+// ---- Up ----
+
+// A virtual tile: first those of the shared expert, then entry after entry.
+struct UpTile {
+  const TileView* weights[2];
+  int expert, entry, tile;  // entry -1: the shared expert
+};
+
+__device__ int shared_tiles(const ExpertsUpArgs& args) {
+  return args.shared_up.data == nullptr
+             ? 0
+             : static_cast<int>((args.shared_up.out + kTileRows - 1) / kTileRows);
+}
+
+__device__ UpTile resolve(const ExpertsUpArgs& args, int tile) {
+  const int n_shared = shared_tiles(args);
+  if (tile < n_shared) return {{&args.shared_gate, &args.shared_up}, 0, -1, tile};
+  const int per = static_cast<int>((args.up.out + kTileRows - 1) / kTileRows);
+  const int entry = (tile - n_shared) / per;
+  return {{&args.gate, &args.up},
+          args.list.experts[block_of_rows() * args.list.n_experts + entry],
+          entry,
+          (tile - n_shared) % per};
+}
+
+__device__ void find_scales(const ExpertsUpArgs& args, int64_t first_row, int n_rows,
+                            RowFacts& facts) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int row = warp; row < kColumns; row += n_warps) {
+    float largest = 0.0F;
+    float squares = 0.0F;
+    for (int k = 4 * lane; row < n_rows && k < args.k; k += 4 * kWarp) {
+      float4 v = *reinterpret_cast<const float4*>(args.x + (first_row + row) * args.k + k);
+      squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+      if (args.norm_weight != nullptr)
+        v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
+      largest = fmaxf(largest, largest_of(v));
+    }
+    largest = warp_max(largest);
+    squares = warp_sum(squares);
+    if (lane != 0) continue;
+    const int up = scale_exponent(largest);
+    facts.scale[row] = power_of_two(up);
+    facts.finish[row] =
+        power_of_two(-up) *
+        (args.has_norm ? 1.0F / sqrtf(squares / static_cast<float>(args.k) + args.norm_eps) : 1.0F);
+  }
+}
+
+template <bool kGated>
+__global__ void __launch_bounds__(kMaxWarps* kWarp)
+    experts_up(const __grid_constant__ ExpertsUpArgs args) {
+  extern __shared__ __align__(16) uint8_t shared[];
+  __shared__ RowFacts facts;
+  constexpr int kSets = kGated ? 2 : 1;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int n_warps = args.k_warps * args.tile_warps;
+  const int k_warp = warp % args.k_warps;
+  const int tile_warp = warp / args.k_warps;
+  const int64_t first_row = block_of_rows() * kColumns;
+  const int n_groups = args.k / kGroup;
+  int align = unit_groups(args.up.format);
+  if (args.shared_up.data != nullptr) align = max(align, unit_groups(args.shared_up.format));
+  const int units = n_groups / align;
+  const int g0 = units * k_warp / args.k_warps * align;
+  const int g1 = units * (k_warp + 1) / args.k_warps * align;
+
+  uint8_t* ring = shared + warp * kStages * args.stage_bytes;
+  uint8_t* fragments = shared + n_warps * kStages * args.stage_bytes;
+  auto* sums = reinterpret_cast<float*>(fragments + n_groups * kGroupBytes);
+  const auto ring_address = static_cast<uint32_t>(__cvta_generic_to_shared(ring));
+
+  start_dependents();
+  wait_for_inputs();
+  const int n_rows = static_cast<int>(min(int64_t{*args.count} - first_row, int64_t{kColumns}));
+  if (n_rows <= 0) return;
+  const int per_expert = static_cast<int>((args.up.out + kTileRows - 1) / kTileRows);
+  const int n_tiles = shared_tiles(args) + args.list.n_entries[block_of_rows()] * per_expert;
+  const int n_steps = (n_tiles + args.tile_warps - 1) / args.tile_warps;
+
+  // What is fetched next: step, matrix, group.
+  int at_step = static_cast<int>(blockIdx.x);
+  int at_set = 2 - kSets;
+  int at_group = g0;
+  const auto fetch_next = [&](int stage) {
+    const int tile = at_step * args.tile_warps + tile_warp;
+    if (g0 < g1 && at_step < n_steps) {
+      int n = g1 - at_group;
+      if (tile < n_tiles) {
+        const UpTile source = resolve(args, tile);
+        const TileView& w = *source.weights[at_set];
+        const int per_unit = unit_groups(w.format);
+        n = min(n, chunk_groups(w.format));
+        const uint8_t* from = w.data + source.expert * w.matrix_bytes + source.tile * w.tile_bytes +
+                              int64_t{at_group / per_unit} * unit_bytes(w.format);
+        const int bytes = n / per_unit * unit_bytes(w.format);
+        const uint32_t to = ring_address + static_cast<uint32_t>(stage * args.stage_bytes);
+        for (int i = lane * 16; i < bytes; i += kWarp * 16)
+          copy_async(to + static_cast<uint32_t>(i), from + i);
+      }
+      at_group += n;
+      if (at_group >= g1) {
+        at_group = g0;
+        if (++at_set == 2) {
+          at_set = 2 - kSets;
+          at_step += static_cast<int>(gridDim.x);
+        }
+      }
+    }
+    commit_copies();
+  };
+  for (int stage = 0; stage + 1 < kStages; ++stage)
+    fetch_next(stage);
+
+  find_scales(args, first_row, n_rows, facts);
+  __syncthreads();
+  for (int item = warp; item < 2 * n_groups; item += n_warps) {
+    const int row = lane / 4;
+    write_fragments<false>(fragments + item / 2 * kGroupBytes, item % 2, lane, [&](int in_group) {
+      if (row >= n_rows) return make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+      const int k = item / 2 * kGroup + in_group;
+      float4 v = *reinterpret_cast<const float4*>(args.x + (first_row + row) * args.k + k);
+      if (args.norm_weight != nullptr)
+        v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
+      return scaled(v, facts.scale[row]);
+    });
+  }
+  __syncthreads();
+
+  int stage = 0;
+  int parity = 0;
+  for (int step = static_cast<int>(blockIdx.x); step < n_steps;
+       step += static_cast<int>(gridDim.x)) {
+    const int tile = step * args.tile_warps + tile_warp;
+    const UpTile source = tile < n_tiles ? resolve(args, tile) : UpTile{};
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+      Accumulator<1> acc;
+      for (int group = g0; group < g1;) {
+        int n = g1 - group;
+        if (tile < n_tiles) n = min(n, chunk_groups(source.weights[set + 2 - kSets]->format));
+        fetch_next((stage + kStages - 1) % kStages);
+        wait_copies<kStages - 1>();
+        __syncwarp();
+        if (tile < n_tiles) {
+          const TileFormat format = source.weights[set + 2 - kSets]->format;
+          const int per_unit = unit_groups(format);
+          const uint8_t* chunk = ring + stage * args.stage_bytes;
+          for (int i = 0; i < n; ++i) {
+            const GroupInput in[1] = {{fragments + (group + i) * kGroupBytes, lane}};
+            const uint8_t* unit = chunk + i / per_unit * unit_bytes(format);
+            const UnitProduct<1, false> product = {unit + i % per_unit * record_bytes(format),
+                                                   unit + per_unit * record_bytes(format), lane};
+            product.add(format, in, acc);
+          }
+        }
+        __syncwarp();
+        stage = (stage + 1) % kStages;
+        group += n;
+      }
+      float* mine =
+          sums +
+          (((parity * args.tile_warps + tile_warp) * kSets + set) * args.k_warps + k_warp) * 128;
+      *reinterpret_cast<float4*>(mine + lane * 4) =
+          make_float4(acc.v[0][0], acc.v[0][1], acc.v[0][2], acc.v[0][3]);
+    }
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < args.tile_warps * 128;
+         i += static_cast<int>(blockDim.x)) {
+      const int which = i / 128;
+      const int element = i % 128;
+      const int own = step * args.tile_warps + which;
+      const int owner = element / 4;
+      const int j = element % 4;
+      const int column = 2 * (owner % 4) + j % 2;
+      if (own >= n_tiles || column >= n_rows) continue;
+      const UpTile place = resolve(args, own);
+      const int64_t o = int64_t{place.tile} * kTileRows + owner / 4 + 8 * (j / 2);
+      if (o >= place.weights[1]->out) continue;
+      float* out = nullptr;
+      if (place.entry < 0) {
+        out = args.shared_inner + (first_row + column) * args.shared_up.out + o;
+      } else {
+        const uint8_t slot =
+            args.list
+                .slots[(block_of_rows() * args.list.n_experts + place.expert) * kColumns + column];
+        if (slot == 255) continue;
+        out = args.inner + ((first_row + column) * args.list.top_k + slot) * args.up.out + o;
+      }
+      float value[kSets] = {};
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) {
+        const float* from =
+            sums + ((parity * args.tile_warps + which) * kSets + set) * args.k_warps * 128;
+        for (int w = 0; w < args.k_warps; ++w)
+          value[set] += from[w * 128 + element];
+        value[set] *=
+            facts.finish[column] * factor_of(*place.weights[set + 2 - kSets], place.expert);
+      }
+      *out = kGated ? activate(args.activation, value[0]) * value[kSets - 1]
+                    : activate(args.activation, value[0]);
+    }
+    parity ^= 1;
+  }
+  wait_copies<0>();
+}
+
+// ---- Down ----
+
+// Where the product of an entry's weights and a group of its input comes from.
+struct DownEntry {
+  const TileView* weights;
+  int expert, n_groups;
+  bool is_shared;
+};
+
+__device__ DownEntry entry_of(const ExpertsDownArgs& args, int entry, int n_entries) {
+  if (entry == n_entries)
+    return {&args.shared_down, 0, static_cast<int>(args.shared_down.in) / kGroup, true};
+  return {&args.down, args.list.experts[block_of_rows() * args.list.n_experts + entry],
+          static_cast<int>(args.down.in) / kGroup, false};
+}
+
+// Four inputs of row `column` for an entry, weighted; zero where the row did not choose it.
+struct DownInput {
+  const ExpertsDownArgs& args;
+  int64_t first_row;
+  int n_rows;
+
+  __device__ float mix(int64_t row) const {
+    return args.mix == nullptr ? 1.0F : sigmoid(args.mix[row]);
+  }
+  __device__ float4 operator()(const DownEntry& entry, int column, int k) const {
+    const float4 zero = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+    if (column >= n_rows) return zero;
+    const int64_t row = first_row + column;
+    if (entry.is_shared)
+      return scaled(*reinterpret_cast<const float4*>(args.shared + row * args.shared_down.in + k),
+                    mix(row));
+    const uint8_t slot =
+        args.list.slots[(block_of_rows() * args.list.n_experts + entry.expert) * kColumns + column];
+    if (slot == 255) return zero;
+    const int64_t choice = row * args.list.top_k + slot;
+    return scaled(*reinterpret_cast<const float4*>(args.inner + choice * args.down.in + k),
+                  args.weights[choice] * factor_of(args.down, entry.expert));
+  }
+};
+
+// The scale of a row from all that it will multiply.
+__device__ void find_scales(const ExpertsDownArgs& args, const DownInput& input, int64_t first_row,
+                            int n_rows, RowFacts& facts) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int column = warp; column < kColumns; column += n_warps) {
+    float largest = 0.0F;
+    if (column < n_rows) {
+      const int64_t row = first_row + column;
+      const auto width = static_cast<int>(args.down.in);
+      for (int i = 4 * lane; i < args.list.top_k * width; i += 4 * kWarp) {
+        const float4 v =
+            *reinterpret_cast<const float4*>(args.inner + row * args.list.top_k * width + i);
+        const int64_t choice = row * args.list.top_k + i / width;
+        // The factor of the expert may be left out: it is near 1, and the scale has room.
+        largest = fmaxf(largest, largest_of(v) * fabsf(args.weights[choice]));
+      }
+      for (int i = 4 * lane; args.shared != nullptr && i < args.shared_down.in; i += 4 * kWarp)
+        largest = fmaxf(largest, largest_of(*reinterpret_cast<const float4*>(
+                                     args.shared + row * args.shared_down.in + i)) *
+                                     input.mix(row));
+    }
+    largest = warp_max(largest);
+    if (lane != 0) continue;
+    const int up = scale_exponent(largest);
+    facts.scale[column] = power_of_two(up);
+    facts.finish[column] = power_of_two(-up);
+  }
+}
+
+// A block for a tile of the output: its warps share the groups of each entry, and the entries come
+// in batches whose activations fit into shared memory.
+__global__ void __launch_bounds__(kMaxWarps* kWarp)
+    experts_down(const __grid_constant__ ExpertsDownArgs args, int batch_groups) {
+  extern __shared__ __align__(16) uint8_t shared[];
+  __shared__ RowFacts facts;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t first_row = block_of_rows() * kColumns;
+  uint8_t* ring = shared + warp * kDownStages * args.piece_bytes;
+  uint8_t* fragments = shared + args.k_warps * kDownStages * args.piece_bytes;
+  auto* sums = reinterpret_cast<float*>(fragments + batch_groups * kGroupBytes);
+  const auto ring_address = static_cast<uint32_t>(__cvta_generic_to_shared(ring));
+  start_dependents();
+  wait_for_inputs();
+  const int n_rows = static_cast<int>(min(int64_t{*args.count} - first_row, int64_t{kColumns}));
+  if (n_rows <= 0) return;
+  const int n_listed = args.list.n_entries[block_of_rows()];
+  const int n_entries = n_listed + (args.shared_down.data != nullptr ? 1 : 0);
+  const int n_tiles = static_cast<int>((args.down.out + kTileRows - 1) / kTileRows);
+  const DownInput input = {args, first_row, n_rows};
+  const auto first_group = [&](const DownEntry& e, int w) { return e.n_groups * w / args.k_warps; };
+
+  // What is fetched next.
+  int at_tile = static_cast<int>(blockIdx.x);
+  int at_entry = 0;
+  int at_group = first_group(entry_of(args, 0, n_listed), warp);
+  const auto fetch_next = [&](int stage) {
+    bool found = false;
+    while (!found && at_tile < n_tiles) {
+      const DownEntry e = entry_of(args, at_entry, n_listed);
+      if (at_group < first_group(e, warp + 1)) {
+        const TileView& w = *e.weights;
+        const int per_unit = unit_groups(w.format);
+        const int record = record_bytes(w.format);
+        const uint8_t* unit = w.data + e.expert * w.matrix_bytes + at_tile * w.tile_bytes +
+                              int64_t{at_group / per_unit} * unit_bytes(w.format);
+        const uint32_t to = ring_address + static_cast<uint32_t>(stage * args.piece_bytes);
+        const uint8_t* from = unit + at_group % per_unit * record;
+        for (int i = lane * 16; i < record; i += kWarp * 16)
+          copy_async(to + static_cast<uint32_t>(i), from + i);
+        const int tail = unit_bytes(w.format) - per_unit * record;
+        for (int i = lane * 16; i < tail; i += kWarp * 16)
+          copy_async(to + static_cast<uint32_t>(record + i), unit + per_unit * record + i);
+        ++at_group;
+        found = true;
+      } else {
+        if (++at_entry == n_entries) {
+          at_entry = 0;
+          at_tile += static_cast<int>(gridDim.x);
+        }
+        at_group = first_group(entry_of(args, at_entry, n_listed), warp);
+      }
+    }
+    commit_copies();
+  };
+  for (int stage = 0; stage + 1 < kDownStages; ++stage)
+    fetch_next(stage);
+  find_scales(args, input, first_row, n_rows, facts);
+  __syncthreads();
+
+  int stage = 0;
+  int filled = -1;  // first entry of the batch in shared memory
+  for (int tile = static_cast<int>(blockIdx.x); tile < n_tiles;
+       tile += static_cast<int>(gridDim.x)) {
+    Accumulator<1> acc;
+    for (int begin = 0; begin < n_entries;) {
+      int end = begin;
+      int groups = 0;
+      while (end < n_entries) {
+        const int n = entry_of(args, end, n_listed).n_groups;
+        if (end > begin && groups + n > batch_groups) break;
+        groups += n;
+        ++end;
+      }
+      if (filled != begin || end - begin < n_entries) {
+        __syncthreads();
+        int base = 0;
+        for (int entry = begin; entry < end; ++entry) {
+          const DownEntry e = entry_of(args, entry, n_listed);
+          for (int item = warp; item < 2 * e.n_groups; item += args.k_warps) {
+            write_fragments<false>(fragments + (base + item / 2) * kGroupBytes, item % 2, lane,
+                                   [&](int in_group) {
+                                     const int column = lane / 4;
+                                     return scaled(input(e, column, item / 2 * kGroup + in_group),
+                                                   facts.scale[column]);
+                                   });
+          }
+          base += e.n_groups;
+        }
+        filled = begin;
+        __syncthreads();
+      }
+      int base = 0;
+      for (int entry = begin; entry < end; ++entry) {
+        const DownEntry e = entry_of(args, entry, n_listed);
+        const TileFormat format = e.weights->format;
+        for (int group = first_group(e, warp); group < first_group(e, warp + 1); ++group) {
+          fetch_next((stage + kDownStages - 1) % kDownStages);
+          wait_copies<kDownStages - 1>();
+          __syncwarp();
+          const uint8_t* piece = ring + stage * args.piece_bytes;
+          const GroupInput in[1] = {{fragments + (base + group) * kGroupBytes, lane}};
+          const UnitProduct<1, false> product = {piece, piece + record_bytes(format), lane};
+          product.add(format, in, acc);
+          __syncwarp();
+          stage = (stage + 1) % kDownStages;
+        }
+        base += e.n_groups;
+      }
+      begin = end;
+    }
+    __syncthreads();
+    *reinterpret_cast<float4*>(sums + warp * 128 + lane * 4) =
+        make_float4(acc.v[0][0], acc.v[0][1], acc.v[0][2], acc.v[0][3]);
+    __syncthreads();
+    for (int element = static_cast<int>(threadIdx.x); element < 128;
+         element += static_cast<int>(blockDim.x)) {
+      const int owner = element / 4;
+      const int j = element % 4;
+      const int column = 2 * (owner % 4) + j % 2;
+      const int64_t o = int64_t{tile} * kTileRows + owner / 4 + 8 * (j / 2);
+      if (column >= n_rows || o >= args.down.out) continue;
+      float value = 0.0F;
+      for (int w = 0; w < args.k_warps; ++w)
+        value += sums[w * 128 + element];
+      value *= facts.finish[column] * args.scale;
+      float* out = args.out + (first_row + column) * args.down.out + o;
+      *out = args.accumulate ? *out + value : value;
+    }
+  }
+  wait_copies<0>();
+}
+
+int up_shared(int k, int k_warps, int tile_warps, int stage_bytes, bool gated) {
+  return k_warps * tile_warps * kStages * stage_bytes + k / kGroup * kGroupBytes +
+         2 * tile_warps * (gated ? 2 : 1) * k_warps * 512;
+}
+
+// Warps that share k: as many as divide it nearly evenly (as in skinny.cu).
+int choose_k_warps(int units) {
+  int best = 1;
+  double best_share = 0.0;
+  for (int warps = 1; warps <= std::min(units, kMaxWarps); ++warps) {
+    const double share =
+        static_cast<double>(units) / (warps * static_cast<double>((units + warps - 1) / warps));
+    if (share >= best_share - 0.04) {
+      best = warps;
+      best_share = std::max(best_share, share);
+    }
+  }
+  return best;
+}
+
+constexpr int kBatchGroups = 96;  // of activations in shared memory for the down projection
+
+}  // namespace
+
+bool fits_experts_up(int64_t k, bool gated, TileFormat a, TileFormat b) {
+  const int align = std::max(unit_groups(a), unit_groups(b));
+  const int stage = std::max(chunk_bytes(a), chunk_bytes(b));
+  if (k % (kGroup * align) != 0) return false;
+  const int warps = choose_k_warps(static_cast<int>(k) / kGroup / align);
+  return up_shared(static_cast<int>(k), warps, std::max(1, 8 / warps), stage, gated) <= kMaxShared;
+}
+
+bool fits_experts_down(int64_t width, int64_t shared_width) {
+  return width % kGroup == 0 && shared_width % kGroup == 0 && width / kGroup <= kBatchGroups &&
+         shared_width / kGroup <= kBatchGroups;
+}
+
+void launch_experts_up(ExpertsUpArgs args, int32_t n_rows, cudaStream_t stream) {
+  if (n_rows == 0) return;
+  const bool gated = args.gate.data != nullptr;
+  const bool shared = args.shared_up.data != nullptr;
+  int align = unit_groups(args.up.format);
+  args.stage_bytes = chunk_bytes(args.up.format);
+  for (const TileView* w : {&args.gate, &args.shared_gate, &args.shared_up}) {
+    if (w->data == nullptr) continue;
+    align = std::max(align, unit_groups(w->format));
+    args.stage_bytes = std::max(args.stage_bytes, chunk_bytes(w->format));
+  }
+  args.k_warps = choose_k_warps(args.k / kGroup / align);
+  args.tile_warps = std::max(1, 8 / args.k_warps);
+  const int bytes = up_shared(args.k, args.k_warps, args.tile_warps, args.stage_bytes, gated);
+  const int64_t most =
+      (shared ? tiles_of(args.shared_up.out) : 0) +
+      int64_t{std::min(args.list.n_experts, kColumns * args.list.top_k)} * tiles_of(args.up.out);
+  const int warps = args.k_warps * args.tile_warps;
+  const int per_sm = bytes <= kMaxShared / 2 && warps <= 8 ? 2 : 1;
+  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(
+                      (most + args.tile_warps - 1) / args.tile_warps, per_sm * multiprocessors())),
+                  static_cast<unsigned>((n_rows + kColumns - 1) / kColumns));
+  static const bool prepared = [] {
+    return cudaFuncSetAttribute(experts_up<true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                kMaxShared) == cudaSuccess &&
+           cudaFuncSetAttribute(experts_up<false>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                kMaxShared) == cudaSuccess;
+  }();
+  static_cast<void>(prepared);
+  launch_early(gated ? experts_up<true> : experts_up<false>, grid, warps * kWarp, bytes, stream,
+               args);
+}
+
+void launch_experts_down(ExpertsDownArgs args, int32_t n_rows, cudaStream_t stream) {
+  if (n_rows == 0) return;
+  const auto piece = [](const TileView& w) {
+    return unit_bytes(w.format) - (unit_groups(w.format) - 1) * record_bytes(w.format);
+  };
+  args.piece_bytes = piece(args.down);
+  int groups = static_cast<int>(args.down.in) / kGroup;
+  if (args.shared_down.data != nullptr) {
+    args.piece_bytes = std::max(args.piece_bytes, piece(args.shared_down));
+    groups = std::max(groups, static_cast<int>(args.shared_down.in) / kGroup);
+  }
+  args.k_warps = std::min(kMaxWarps, std::max(static_cast<int>(args.down.in) / kGroup, 4));
+  if (args.k_warps > 8) args.k_warps = choose_k_warps(static_cast<int>(args.down.in) / kGroup);
+  // A batch never cuts an entry.
+  const int batch = std::max(groups, kBatchGroups);
+  const int bytes = args.k_warps * (kDownStages * args.piece_bytes + 512) + batch * kGroupBytes;
+  static const bool prepared = [] {
+    return cudaFuncSetAttribute(experts_down, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                kMaxShared) == cudaSuccess;
+  }();
+  static_cast<void>(prepared);
+  const dim3 grid(
+      static_cast<unsigned>(std::min<int64_t>(tiles_of(args.down.out), multiprocessors())),
+      static_cast<unsigned>((n_rows + kColumns - 1) / kColumns));
+  launch_early(experts_down, grid, args.k_warps * kWarp, bytes, stream, args, batch);
+}
+
+}  // namespace kapitsa::backend::cuda
