@@ -100,8 +100,6 @@ CONVERSATIONS = {
 KNOWN = {
     ("llama-cpp-deepseek-r1.jinja", "tools"): "it hands a lazy sequence to tojson, which is a list here",
     ("llama-cpp-deepseek-r1.jinja", "a call and its result"): "it hands a lazy sequence to tojson, which is a list here",
-    ("meetkai-functionary-medium-v3.1.jinja", "tools"): "text joined to `| safe` is not escaped as HTML here",
-    ("meetkai-functionary-medium-v3.1.jinja", "a call and its result"): "text joined to `| safe` is not escaped as HTML here",
 }
 
 counts = {"passed": 0, "failed": 0, "skipped": 0}

@@ -181,6 +181,17 @@ CASES = [
     ("first last", "{{ xs | first }} {{ xs | last }} {{ 'abc' | first }} [{{ [] | first }}] {{ xs | reverse | list }} {{ 'abc' | reverse }}"),
     ("numbers filters", "{{ -3 | abs }} {{ neg | abs }} {{ 2.567 | round(2) }} {{ 2.5 | round }} {{ 7.2 | round(method='ceil') }} {{ xs | sum }} {{ xs | min }} {{ xs | max }} {{ rows | sum(attribute='v') }} {{ words | max }}"),
     ("format filter", "{{ '%s-%03d' | format('a', 7) }} {{ 'x' | format }}"),
+    ("markup joined by operators", "{{ '<a>' + ('<b>' | safe) + '&' }} {{ ('<' | safe) ~ '<' }} {{ ('<' | safe) * 2 + '<' }}"),
+    ("markup formats", "{{ ('<%s>%d' | safe) % ('<', 3) }} {{ ('<{}{x}>' | safe).format('<', x='>') }} {{ '<%s>' % ('<' | safe) }}"),
+    ("markup methods", "{{ ('<a>' | safe).upper() + '<' }} {{ ('<,' | safe).join(['<', '>' | safe]) }}"
+                       " {{ ('a<b' | safe).replace('<', '<<') }} {{ ('<a <b' | safe).split(' ')[1] + '<' }}"),
+    ("markup slices", "{{ ('<a>' | safe)[0] + '<' }} {{ ('<a>' | safe)[1:] + '<' }} {{ ('<a>' | safe)[::2] + '<' }}"),
+    ("markup through filters", "{{ ('<a>' | safe | upper) + '<' }} {{ (' <a>' | safe | trim) + '<' }} {{ ('<a>' | safe | title) + '<' }}"
+                               " {{ ('<a>' | safe | replace('<', '<<')) + '<' }} {{ ('<' | safe | string) + '<' }}"
+                               " {{ ('<' | safe | indent) + '<' }} {{ (['<' | safe, '<'] | join('>')) + '<' }}"),
+    ("markup escapes once", "{{ '<' | e | e }} {{ '<' | e | forceescape }} {{ ('<' | e) + '<' }} {{ '<' | safe | e }}"),
+    ("markup in blocks", "{% set a %}<{{ '<' | safe }}{% endset %}{{ a + '<' }}{% macro m() %}<{% endmacro %}{{ m() + '<' }}"),
+    ("markup is equal to its text", "{{ ('<' | safe) == '<' }} {{ {'<': 1}['<' | safe] }} {{ ('<' | safe) is string }}"),
     ("escape", "{{ '<a href=\"x\">&\\'</a>' | e }} {{ 'a' | safe }}"),
     ("filter chain in set", "{% set x = s | lower | replace('l', 'L') | trim %}{{ x }}{{ (xs | sort)[0] }}{{ xs | length > 2 }}{{ xs | length if false else 'k' }}"),
     # ---- tests ----

@@ -50,4 +50,13 @@ Str map_case(const Str& text, bool upper);
 Str capitalize(const Str& text);
 Str title(const Str& text);
 
+// Markup (markup.cpp).
+Str escape_html(const Str& text);
+// Strings that are not markup, alone or in a container, escaped; other values as they are.
+Result<Value> escaped(Runtime& runtime, const Value& value);
+// A string, or the strings of a list, marked.
+Value marked(const Value& value);
+Result<Value> call_markup_method(Runtime& runtime, std::string_view name, const Value& self,
+                                 const Arguments& arguments);
+
 }  // namespace kapitsa::text::jinja

@@ -146,10 +146,14 @@ Result<Value> Runtime::eval_slice(const Expr& expr) {
   const int64_t begin = clip(bounds[0], step > 0 ? low : high);
   const int64_t end = clip(bounds[1], step > 0 ? high : low);
 
+  const bool markup = object.is_string() && object.string().is_markup();
   if (object.is_string() && step == 1) {
-    if (begin >= end) return Value(Str());
-    return Value(object.string().substr(offsets[static_cast<size_t>(begin)],
-                                        offsets[static_cast<size_t>(end)]));
+    Str part;
+    if (begin < end)
+      part.append(object.string(), offsets[static_cast<size_t>(begin)],
+                  offsets[static_cast<size_t>(end)]);
+    part.set_markup(markup);
+    return Value(std::move(part));
   }
   Str text;
   std::vector<Value> items;
@@ -163,6 +167,7 @@ Result<Value> Runtime::eval_slice(const Expr& expr) {
     if (step > 0 ? step >= end - i : step <= end - i) break;
     i += step;
   }
+  text.set_markup(markup);
   if (object.is_string()) return Value(std::move(text));
   return object.as_list()->is_tuple ? Value::tuple(std::move(items))
                                     : Value::list(std::move(items));

@@ -58,22 +58,23 @@ Result<Value> filter_trim(Runtime& rt, const Value& self, const Arguments& argum
   if (a[0] && !a[0]->is_none()) {
     KAPITSA_ASSIGN(characters, as_string("trim() chars", *a[0]));
   }
-  return Value(strip(text, characters, Side::both));
+  return text.is_markup() ? marked(Value(strip(text, characters, Side::both)))
+                          : Value(strip(text, characters, Side::both));
 }
 
 Result<Value> filter_upper(Runtime& rt, const Value& self, const Arguments&) {
   KAPITSA_ASSIGN(const Str text, rt.text_of(self));
-  return Value(map_case(text, true));
+  return text.is_markup() ? marked(Value(map_case(text, true))) : Value(map_case(text, true));
 }
 
 Result<Value> filter_lower(Runtime& rt, const Value& self, const Arguments&) {
   KAPITSA_ASSIGN(const Str text, rt.text_of(self));
-  return Value(map_case(text, false));
+  return text.is_markup() ? marked(Value(map_case(text, false))) : Value(map_case(text, false));
 }
 
 Result<Value> filter_capitalize(Runtime& rt, const Value& self, const Arguments&) {
   KAPITSA_ASSIGN(const Str text, rt.text_of(self));
-  return Value(capitalize(text));
+  return text.is_markup() ? marked(Value(capitalize(text))) : Value(capitalize(text));
 }
 
 Result<Value> filter_title(Runtime& rt, const Value& self, const Arguments&) {
@@ -117,6 +118,7 @@ Result<Value> filter_indent(Runtime& rt, const Value& self, const Arguments& arg
     out.append(text, begin, std::min(newline + 1, text.size()));
     begin = newline + 1;
   }
+  out.set_markup(text.is_markup());
   return Value(std::move(out));
 }
 
@@ -128,29 +130,24 @@ Result<Value> filter_format(Runtime& rt, const Value& self, const Arguments& arg
     for (const auto& [name, value] : arguments.named)
       values.as_dict()->set(std::string_view(name), value);
   }
-  KAPITSA_ASSIGN(Str out, percent_format(text, values, rt.max_bytes()));
-  return Value(std::move(out));
+  return rt.binary("%", Value(text), values);
 }
 
-Result<Value> filter_escape(Runtime& rt, const Value& self, const Arguments&) {
+Result<Value> filter_safe(Runtime& rt, const Value& self, const Arguments&) {
+  KAPITSA_ASSIGN(Str text, rt.text_of(self));
+  text.set_markup();
+  return Value(std::move(text));
+}
+
+Result<Value> filter_forceescape(Runtime& rt, const Value& self, const Arguments&) {
   KAPITSA_ASSIGN(const Str text, rt.text_of(self));
   KAPITSA_TRY(rt.charge_bytes(text.size() * 5));
-  Str out;
-  text.for_each_run([&out](std::string_view run, Str::Origin origin) {
-    std::string escaped;
-    for (const char c : run) {
-      switch (c) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '\'': escaped += "&#39;"; break;
-      case '"': escaped += "&#34;"; break;
-      default: escaped += c;
-      }
-    }
-    out.append(escaped, origin);
-  });
-  return Value(std::move(out));
+  return Value(escape_html(text));
+}
+
+Result<Value> filter_escape(Runtime& rt, const Value& self, const Arguments& arguments) {
+  if (self.is_string() && self.string().is_markup()) return self;
+  return filter_forceescape(rt, self, arguments);
 }
 
 // Python's int(text, base) and float(text); nothing when the text is not a number.
@@ -242,15 +239,24 @@ Result<Value> filter_round(Runtime&, const Value& self, const Arguments& argumen
 }
 
 constexpr NamedBuiltin kFilters[] = {
-    {"tojson", filter_tojson},      {"from_json", filter_from_json},
-    {"string", filter_string},      {"safe", filter_string},
-    {"trim", filter_trim},          {"upper", filter_upper},
-    {"lower", filter_lower},        {"capitalize", filter_capitalize},
-    {"title", filter_title},        {"replace", filter_replace},
-    {"indent", filter_indent},      {"format", filter_format},
-    {"escape", filter_escape},      {"e", filter_escape},
-    {"forceescape", filter_escape}, {"int", filter_int},
-    {"float", filter_float},        {"abs", filter_abs},
+    {"tojson", filter_tojson},
+    {"from_json", filter_from_json},
+    {"string", filter_string},
+    {"safe", filter_safe},
+    {"trim", filter_trim},
+    {"upper", filter_upper},
+    {"lower", filter_lower},
+    {"capitalize", filter_capitalize},
+    {"title", filter_title},
+    {"replace", filter_replace},
+    {"indent", filter_indent},
+    {"format", filter_format},
+    {"escape", filter_escape},
+    {"e", filter_escape},
+    {"forceescape", filter_forceescape},
+    {"int", filter_int},
+    {"float", filter_float},
+    {"abs", filter_abs},
     {"round", filter_round},
 };
 

@@ -79,6 +79,7 @@ Result<Value> repeat(Runtime& runtime, const Value& value, int64_t count) {
     Str out;
     for (size_t i = 0; i < n && !text.empty(); ++i)
       out.append(text);
+    out.set_markup(text.is_markup());
     return Value(std::move(out));
   }
   const std::vector<Value>& items = value.as_list()->items;
@@ -203,7 +204,10 @@ Result<Value> Runtime::binary(std::string_view op, const Value& left, const Valu
   for (const Value* value : {&left, &right})
     if (value->is_undefined() && !(op == "%" && left.is_string())) return undefined_error(*value);
   if (op == "%" && left.is_string()) {
-    KAPITSA_ASSIGN(Str text, percent_format(left.string(), right, limits_.max_bytes));
+    const bool markup = left.string().is_markup();
+    KAPITSA_ASSIGN(const Value values, markup ? escaped(*this, right) : Result<Value>(right));
+    KAPITSA_ASSIGN(Str text, percent_format(left.string(), values, limits_.max_bytes));
+    text.set_markup(markup);
     return Value(std::move(text));
   }
   if (left.is_integral() && right.is_integral())
@@ -216,8 +220,12 @@ Result<Value> Runtime::binary(std::string_view op, const Value& left, const Valu
     return repeat(*this, right, left.integral());
   if (op == "+" && left.is_string() && right.is_string()) {
     KAPITSA_TRY(charge_bytes(left.string().size() + right.string().size()));
-    Str text = left.string();
-    text.append(right.string());
+    const bool markup = left.string().is_markup() || right.string().is_markup();
+    KAPITSA_ASSIGN(const Value first, markup ? escaped(*this, left) : Result<Value>(left));
+    KAPITSA_ASSIGN(const Value second, markup ? escaped(*this, right) : Result<Value>(right));
+    Str text = first.string();
+    text.append(second.string());
+    text.set_markup(markup);
     return Value(std::move(text));
   }
   if (op == "+" && left.is_list() && right.is_list() &&
@@ -260,7 +268,8 @@ Result<Value> Runtime::item(const Value& object, const Value& key) {
     const Str& text = object.string();
     const std::vector<size_t> offsets = text.codepoint_offsets();
     if (const auto i = index_in(key.integral(), offsets.size() - 1))
-      return Value(text.substr(offsets[*i], offsets[*i + 1]));
+      return text.is_markup() ? marked(Value(text.substr(offsets[*i], offsets[*i + 1])))
+                              : Value(text.substr(offsets[*i], offsets[*i + 1]));
   }
   // A key that is not there may name an attribute, as in Jinja.
   if (key.is_string()) return attribute(object, key.string().view());

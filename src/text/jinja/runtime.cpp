@@ -363,6 +363,8 @@ Result<Value> Runtime::call(const Value& callee, const Arguments& arguments) {
   case Function::Type::macro: return call_macro(*function.macro, arguments);
   case Function::Type::builtin: return find_function(function.name)(*this, Value(), arguments);
   case Function::Type::method:
+    if (function.self.is_string() && function.self.string().is_markup())
+      return call_markup_method(*this, function.name, function.self, arguments);
     return find_method(function.self, function.name)(*this, function.self, arguments);
   }
   return Value();

@@ -1,6 +1,8 @@
 // A string that remembers which of its bytes a user wrote. Template text and what the engine
 // computes are trusted; everything that came from a message is not, and stays so through slicing,
 // concatenation and filters. The flag is about origin only: it never changes what a template sees.
+// Apart from that, text can be markup (the filter `safe`), as MarkupSafe has it: what is joined to
+// it by operators and methods is escaped as HTML. Building a new string gives plain text.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +26,8 @@ public:
   std::string_view view() const { return text_; }
   size_t size() const { return text_.size(); }
   bool empty() const { return text_.empty(); }
+  bool is_markup() const { return is_markup_; }
+  void set_markup(bool markup = true) { is_markup_ = markup; }
   bool has_user_text() const { return !user_.empty(); }
 
   void append(std::string_view text, Origin origin = Origin::trusted);
@@ -51,6 +55,7 @@ public:
 
 private:
   std::string text_;
+  bool is_markup_ = false;
   std::vector<std::pair<size_t, size_t>> user_;  // disjoint, not adjacent, in order
 };
 
