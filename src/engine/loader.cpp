@@ -196,7 +196,11 @@ Result<Loaded> load(const LoadOptions& options) {
   loaded.limits = program_limits(options, loaded.info.context);
   describe(loaded);
   KAPITSA_TRY(check_memory(loaded));
-  KAPITSA_ASSIGN(loaded.program, loaded.device->load(loaded.model->plan, loaded.limits));
+  auto program = loaded.device->load(loaded.model->plan, loaded.limits);
+  if (!program && program.error().code == ErrorCode::corrupt_file)
+    return Error{ErrorCode::corrupt_file,
+                 loaded.file->path().string() + ": " + program.error().message};
+  KAPITSA_ASSIGN(loaded.program, std::move(program));
   // A pass is padded to the smallest bucket that holds it; larger ones than needed are not
   // prepared.
   for (const int32_t bucket : loaded.device->info().row_buckets) {

@@ -7,6 +7,7 @@
 #include "weights/mlx_codec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace kapitsa::backend::cpu {
@@ -51,15 +52,31 @@ public:
   }
   // Groups of k columns.
   int groups(int k) const { return k / traits_.group; }
-  void scale16(int64_t group, uint16_t scale) const { put(group_at(group) + 2 * row_, scale); }
-  void min16(int64_t group, uint16_t min) const { put(group_at(group) + 32 + 2 * row_, min); }
-  void scale8(int64_t group, uint8_t scale) const { group_at(group)[row_] = scale; }
+  void scale16(int64_t group, uint16_t scale) { put(group_at(group) + 2 * row_, scale); }
+  void min16(int64_t group, uint16_t min) { put(group_at(group) + 32 + 2 * row_, min); }
+  void scale32(int64_t group, float scale) { put(group_at(group) + 4 * row_, scale); }
+  void min32(int64_t group, float min) { put(group_at(group) + 64 + 4 * row_, min); }
+  void scale8(int64_t group, uint8_t scale) {
+    group_at(group)[row_] = scale;
+    if (traits_.scales == Scales::e8m0 && scale == 255) finite_ = false;
+  }
   void min8(int64_t group, uint8_t min) const { group_at(group)[16 + row_] = min; }
-  void super(int64_t block, uint16_t d) const { put(super_at(block) + 2 * row_, d); }
-  void super_min(int64_t block, uint16_t dmin) const { put(super_at(block) + 32 + 2 * row_, dmin); }
+  void super(int64_t block, uint16_t d) { put(super_at(block) + 2 * row_, d); }
+  void super_min(int64_t block, uint16_t dmin) { put(super_at(block) + 32 + 2 * row_, dmin); }
+
+  // Whether all scales so far were numbers.
+  bool finite() const { return finite_; }
 
 private:
-  static void put(uint8_t* to, uint16_t value) { std::memcpy(to, &value, 2); }
+  void put(uint8_t* to, uint16_t value) {
+    const int exponent = traits_.scales == Scales::bf16_min ? 0x7F80 : 0x7C00;
+    if ((value & exponent) == exponent) finite_ = false;
+    std::memcpy(to, &value, 2);
+  }
+  void put(uint8_t* to, float value) {
+    if (!std::isfinite(value)) finite_ = false;
+    std::memcpy(to, &value, 4);
+  }
   struct Chunk {
     uint8_t* start;
     int64_t first;  // k
@@ -83,6 +100,7 @@ private:
   int64_t k_;
   uint8_t* panel_;
   int64_t row_;
+  bool finite_ = true;
 };
 
 // Split nibbles (weights/codec.h) of 2n values.
@@ -104,27 +122,27 @@ void unpack_fifth_bits(const uint8_t* qh, uint8_t* codes) {
 
 using namespace weights;  // the block structs
 
-void pack(const BlockQ4_0& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ4_0& b, RowWriter& w, int64_t i) {
   uint8_t codes[32];
   unpack_nibbles(b.qs, 16, codes);
   w.codes(i, codes);
   w.scale16(i, b.d);
 }
-void pack(const BlockQ4_1& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ4_1& b, RowWriter& w, int64_t i) {
   uint8_t codes[32];
   unpack_nibbles(b.qs, 16, codes);
   w.codes(i, codes);
   w.scale16(i, b.d);
   w.min16(i, b.m);
 }
-void pack(const BlockQ5_0& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ5_0& b, RowWriter& w, int64_t i) {
   uint8_t codes[32];
   unpack_nibbles(b.qs, 16, codes);
   unpack_fifth_bits(b.qh, codes);
   w.codes(i, codes);
   w.scale16(i, b.d);
 }
-void pack(const BlockQ5_1& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ5_1& b, RowWriter& w, int64_t i) {
   uint8_t codes[32];
   unpack_nibbles(b.qs, 16, codes);
   unpack_fifth_bits(b.qh, codes);
@@ -132,23 +150,23 @@ void pack(const BlockQ5_1& b, const RowWriter& w, int64_t i) {
   w.scale16(i, b.d);
   w.min16(i, b.m);
 }
-void pack(const BlockQ8_0& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ8_0& b, RowWriter& w, int64_t i) {
   w.codes(i, reinterpret_cast<const uint8_t*>(b.qs));
   w.scale16(i, b.d);
 }
-void pack(const BlockIq4Nl& b, const RowWriter& w, int64_t i) {
+void pack(const BlockIq4Nl& b, RowWriter& w, int64_t i) {
   uint8_t codes[32];
   unpack_nibbles(b.qs, 16, codes);
   w.codes(i, codes);
   w.scale16(i, b.d);
 }
-void pack(const BlockMxfp4& b, const RowWriter& w, int64_t i) {
+void pack(const BlockMxfp4& b, RowWriter& w, int64_t i) {
   uint8_t codes[32];
   unpack_nibbles(b.qs, 16, codes);
   w.codes(i, codes);
   w.scale8(i, b.e);
 }
-void pack(const BlockNvfp4& b, const RowWriter& w, int64_t i) {
+void pack(const BlockNvfp4& b, RowWriter& w, int64_t i) {
   uint8_t codes[64];
   for (int s = 0; s < 4; ++s) {
     unpack_nibbles(b.qs + 8 * s, 8, codes + 16 * s);
@@ -159,7 +177,7 @@ void pack(const BlockNvfp4& b, const RowWriter& w, int64_t i) {
 }
 
 template <typename Block>
-void pack_k_min_scales(const Block& b, const RowWriter& w, int64_t i) {
+void pack_k_min_scales(const Block& b, RowWriter& w, int64_t i) {
   w.super(i, b.d);
   w.super_min(i, b.dmin);
   for (int j = 0; j < 8; ++j) {
@@ -168,7 +186,7 @@ void pack_k_min_scales(const Block& b, const RowWriter& w, int64_t i) {
     w.min8(8 * i + j, s.min);
   }
 }
-void pack(const BlockQ4_K& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ4_K& b, RowWriter& w, int64_t i) {
   pack_k_min_scales(b, w, i);
   for (int pair = 0; pair < 4; ++pair) {
     uint8_t codes[64];
@@ -177,7 +195,7 @@ void pack(const BlockQ4_K& b, const RowWriter& w, int64_t i) {
     w.codes(8 * i + 2 * pair + 1, codes + 32);
   }
 }
-void pack(const BlockQ5_K& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ5_K& b, RowWriter& w, int64_t i) {
   pack_k_min_scales(b, w, i);
   for (int pair = 0; pair < 4; ++pair) {
     uint8_t codes[64];
@@ -191,7 +209,7 @@ void pack(const BlockQ5_K& b, const RowWriter& w, int64_t i) {
     w.codes(8 * i + 2 * pair + 1, codes + 32);
   }
 }
-void pack(const BlockQ6_K& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ6_K& b, RowWriter& w, int64_t i) {
   for (int h = 0; h < 2; ++h) {
     const uint8_t* ql = b.ql + 64 * h;
     const uint8_t* qh = b.qh + 32 * h;
@@ -210,7 +228,7 @@ void pack(const BlockQ6_K& b, const RowWriter& w, int64_t i) {
   for (int j = 0; j < 16; ++j)
     w.scale8(16 * i + j, static_cast<uint8_t>(b.scales[j]));
 }
-void pack(const BlockQ2_K& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ2_K& b, RowWriter& w, int64_t i) {
   for (int run = 0; run < 8; ++run) {
     uint8_t codes[32];
     for (int l = 0; l < 32; ++l)
@@ -224,7 +242,7 @@ void pack(const BlockQ2_K& b, const RowWriter& w, int64_t i) {
     w.min8(16 * i + j, b.scales[j] >> 4);
   }
 }
-void pack(const BlockQ3_K& b, const RowWriter& w, int64_t i) {
+void pack(const BlockQ3_K& b, RowWriter& w, int64_t i) {
   for (int run = 0; run < 8; ++run) {
     uint8_t codes[32];  // with the offset of 4 left in
     for (int l = 0; l < 32; ++l) {
@@ -237,7 +255,7 @@ void pack(const BlockQ3_K& b, const RowWriter& w, int64_t i) {
   for (int j = 0; j < 16; ++j)
     w.scale8(16 * i + j, static_cast<uint8_t>(q3_k_scale(b.scales, j)));
 }
-void pack(const BlockIq4Xs& b, const RowWriter& w, int64_t i) {
+void pack(const BlockIq4Xs& b, RowWriter& w, int64_t i) {
   w.super(i, b.d);
   for (int j = 0; j < 8; ++j) {
     uint8_t codes[32];
@@ -251,7 +269,7 @@ void pack(const BlockIq4Xs& b, const RowWriter& w, int64_t i) {
 
 template <typename Block>
   requires requires(const Block& b, IqValues& v) { unpack(b, v); }
-void pack(const Block& b, const RowWriter& w, int64_t i) {
+void pack(const Block& b, RowWriter& w, int64_t i) {
   IqValues v;
   unpack(b, v);
   w.super(i, v.d);
@@ -263,7 +281,7 @@ void pack(const Block& b, const RowWriter& w, int64_t i) {
 }
 
 template <typename Block>
-void pack_blocks(const std::byte* row, int64_t n_blocks, const RowWriter& w) {
+void pack_blocks(const std::byte* row, int64_t n_blocks, RowWriter& w) {
   for (int64_t i = 0; i < n_blocks; ++i) {
     Block block;  // rows of a file need not be aligned
     std::memcpy(&block, row + i * static_cast<int64_t>(sizeof block), sizeof block);
@@ -271,7 +289,7 @@ void pack_blocks(const std::byte* row, int64_t n_blocks, const RowWriter& w) {
   }
 }
 
-void pack_gguf_row(DType dtype, const std::byte* row, int64_t k, const RowWriter& w) {
+void pack_gguf_row(DType dtype, const std::byte* row, int64_t k, RowWriter& w) {
   const int64_t n = k / dtype_info(dtype).block_elements;
   switch (dtype) {
   case DType::q4_0: return pack_blocks<BlockQ4_0>(row, n, w);
@@ -313,7 +331,7 @@ std::optional<Format> grouped_format(const plan::Weight& weight) {
   if (weight.scale_dtype == DType::bf16) return group.bits <= 4 ? Format::affine4 : Format::affine8;
   // An affine group of four bits with f16 numbers is a Q4_1 block.
   if (weight.scale_dtype == DType::f16) return group.bits <= 4 ? Format::q4_1 : Format::affine8_f16;
-  return std::nullopt;
+  return group.bits <= 4 ? Format::affine4_f32 : Format::affine8_f32;
 }
 
 // Codes of 32 values from bit `first` of the row's stream on.
@@ -328,28 +346,33 @@ void unpack_stream(const std::byte* row, int64_t first, int bits, uint8_t* codes
 }
 
 void pack_grouped_row(const plan::Weight& weight, Format format, int64_t expert, int64_t row,
-                      const std::byte* codes, const RowWriter& w) {
+                      const std::byte* codes, RowWriter& w) {
   const GroupQuant& group = weight.group;
   const int64_t n_groups = weight.in / group.group;
   const int64_t first_group = row * n_groups;
   const std::span<const std::byte> scales = plan::matrix_scales(weight, expert);
   const std::span<const std::byte> biases = plan::matrix_biases(weight, expert);
-  const auto number = [&](std::span<const std::byte> array, int64_t g) {
-    uint16_t bits = 0;
-    std::memcpy(&bits, array.data() + 2 * (first_group + g), 2);
-    return bits;
+  const auto number = [&]<typename T>(std::span<const std::byte> array, int64_t g, T value) {
+    std::memcpy(&value, array.data() + static_cast<int64_t>(sizeof value) * (first_group + g),
+                sizeof value);
+    return value;
   };
+  const bool is_f32 = traits(format).scales == Scales::f32_min;
   for (int64_t run = 0; run < weight.in / 32; ++run) {
     uint8_t run_codes[32];
     unpack_stream(codes, run * 32 * group.bits, group.bits, run_codes);
-    if (format == Format::affine8 || format == Format::affine8_f16) {
+    if (traits(format).offset == -128) {
       for (uint8_t& code : run_codes)
         code = static_cast<uint8_t>(code - 128);
     }
     w.codes(run, run_codes);
-    if (group.mode == GroupMode::affine) {
-      w.scale16(run, number(scales, run * 32 / group.group));
-      w.min16(run, number(biases, run * 32 / group.group));
+    const int64_t own = run * 32 / group.group;
+    if (group.mode == GroupMode::affine && is_f32) {
+      w.scale32(run, number(scales, own, float{}));
+      w.min32(run, number(biases, own, float{}));
+    } else if (group.mode == GroupMode::affine) {
+      w.scale16(run, number(scales, own, uint16_t{}));
+      w.min16(run, number(biases, own, uint16_t{}));
     } else if (group.mode == GroupMode::mxfp4) {
       w.scale8(run, std::to_integer<uint8_t>(scales[static_cast<size_t>(first_group + run)]));
     } else {
@@ -404,21 +427,24 @@ int64_t packed_bytes(const plan::Weight& weight, Format format) {
   return weight.experts * n_panels(weight) * panel_bytes(format, weight.in);
 }
 
-void pack_panel(const plan::Weight& weight, Format format, int64_t expert, int64_t tile,
+bool pack_panel(const plan::Weight& weight, Format format, int64_t expert, int64_t tile,
                 uint8_t* panel) {
   std::memset(panel, 0, static_cast<size_t>(panel_bytes(format, weight.in)));
   const std::byte* matrix = plan::matrix_bytes(weight, expert).data();
   const int64_t row_bytes = plan::row_bytes(weight);
   const int64_t first = tile * kPanelRows;
+  bool finite = true;
   for (int64_t row = first; row < std::min(first + kPanelRows, weight.out); ++row) {
-    const RowWriter writer(format, weight.in, panel, row - first);
+    RowWriter writer(format, weight.in, panel, row - first);
     const std::byte* bytes = matrix + row * row_bytes;
     if (weight.dtype == DType::grouped) {
       pack_grouped_row(weight, format, expert, row, bytes, writer);
     } else {
       pack_gguf_row(weight.dtype, bytes, weight.in, writer);
     }
+    finite = finite && writer.finite();
   }
+  return finite;
 }
 
 }  // namespace kapitsa::backend::cpu

@@ -18,7 +18,8 @@ int64_t n_panels(const plan::Weight& weight);
 int64_t packed_bytes(const plan::Weight& weight, Format format);
 
 // Writes panel `tile` of an expert: rows 16 * tile to 16 * tile + 15, zeros after the last row.
-void pack_panel(const plan::Weight& weight, Format format, int64_t expert, int64_t tile,
+// False if a scale is infinite or NaN.
+bool pack_panel(const plan::Weight& weight, Format format, int64_t expert, int64_t tile,
                 uint8_t* panel);
 
 }  // namespace kapitsa::backend::cpu

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -104,11 +105,11 @@ Status CpuProgram::allocate() {
     context_.block_ropes.push_back({&op, std::ssize(op.rope.inv_freq), values});
   }
   for (size_t i = 0; i < plan_.weights().size(); ++i)
-    bind_weight(i);
+    KAPITSA_TRY(bind_weight(i));
   return {};
 }
 
-void CpuProgram::bind_weight(size_t index) {
+Status CpuProgram::bind_weight(size_t index) {
   const plan::Weight& weight = plan_.weights()[index];
   WeightView view = {.source = &weight,
                      .experts = weight.experts,
@@ -126,11 +127,18 @@ void CpuProgram::bind_weight(size_t index) {
     auto* panels = reinterpret_cast<uint8_t*>(weight_block_.data() + layout_.panels[index]);
     const int64_t per_expert = n_panels(weight);
     const int64_t one_panel = panel_bytes(*view.format, weight.in);
+    std::atomic<bool> finite = true;
     pool_->run([&](int thread, int n_threads) {
       const Range own = partition(weight.experts * per_expert, thread, n_threads);
       for (int64_t i = own.begin; i < own.end; ++i)
-        pack_panel(weight, *view.format, i / per_expert, i % per_expert, panels + i * one_panel);
+        if (!pack_panel(weight, *view.format, i / per_expert, i % per_expert,
+                        panels + i * one_panel))
+          finite = false;
     });
+    if (!finite)
+      return Error{ErrorCode::corrupt_file,
+                   "tensor '" + weight.name +
+                       "': expected finite block scales, found infinity or NaN"};
     view.panels = panels;
   }
   if (layout_.columns[index] >= 0) {
@@ -144,6 +152,7 @@ void CpuProgram::bind_weight(size_t index) {
     view.columns = columns;
   }
   context_.weights.push_back(view);
+  return {};
 }
 
 void CpuProgram::bind_steps() {

@@ -46,7 +46,7 @@ private:
 
   CpuProgram() = default;
   Status allocate();
-  void bind_weight(size_t index);
+  Status bind_weight(size_t index);
   void bind_steps();
   void find_sequences(const plan::Pass& pass);
   void run_steps(const std::vector<BoundStep>& steps, int thread, int n_threads);

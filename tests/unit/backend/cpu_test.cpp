@@ -347,6 +347,26 @@ TEST(Cpu, memory_is_what_was_announced) {
   EXPECT_EQ(need->kv_cache, 2 * 2 * 4 * 64 * 64 * 2);
 }
 
+TEST(Cpu, a_block_scale_that_is_no_number_is_named) {
+  const Decoder decoder = test::random_decoder({}, DType::q8_0, DType::f16, 1);
+  auto device = open_device("cpu", {});
+  ASSERT_TRUE(device.ok());
+  for (const plan::Weight& weight : decoder.plan.weights()) {
+    if (weight.dtype != DType::q8_0 || weight.name.find("embed") != std::string::npos) continue;
+    auto* scale = const_cast<std::byte*>(weight.data.data()) + 34;  // of the second block
+    scale[0] = std::byte{0x01};
+    scale[1] = std::byte{0x7C};
+    const auto program = (*device)->load(decoder.plan, {.n_pages = 4});
+    ASSERT_FALSE(program.ok());
+    EXPECT_EQ(program.error().code, ErrorCode::corrupt_file);
+    EXPECT_NE(program.error().message.find("'" + weight.name + "': expected finite block scales"),
+              std::string::npos)
+        << program.error().message;
+    return;
+  }
+  FAIL() << "no matrix of the wanted type";
+}
+
 TEST(Cpu, too_much_memory_is_an_error_that_says_how_much_is_missing) {
   const Decoder decoder = test::random_decoder({}, DType::q8_0, DType::f16, 1);
   auto device = open_device("cpu", {});

@@ -95,6 +95,10 @@ inline GroupScale load_scale(const uint8_t* scales, const GroupScale& super, int
     return {Vec::load_f16(halves(scales, row)), Vec::load_f16(halves(scales + 32, row))};
   if constexpr (kScales == Scales::bf16_min)
     return {Vec::load_bf16(halves(scales, row)), Vec::load_bf16(halves(scales + 32, row))};
+  if constexpr (kScales == Scales::f32_min) {
+    const auto* numbers = reinterpret_cast<const float*>(scales) + row;
+    return {Vec::load(numbers), Vec::load(numbers + kPanelRows)};
+  }
   if constexpr (kScales == Scales::k_min)
     return {super.scale * Vec::load_u8(scales + row), super.min * Vec::load_u8(scales + 16 + row)};
   if constexpr (kScales == Scales::k_signed)
@@ -260,7 +264,8 @@ void packed_linear(const PackedLinear& l) {
       packed_linear_format<Format::affine4>,     packed_linear_format<Format::affine8>,
       packed_linear_format<Format::affine8_f16>, packed_linear_format<Format::iq1>,
       packed_linear_format<Format::iq2>,         packed_linear_format<Format::iq3_xxs>,
-      packed_linear_format<Format::iq3_s>};
+      packed_linear_format<Format::iq3_s>,       packed_linear_format<Format::affine4_f32>,
+      packed_linear_format<Format::affine8_f32>};
   kByFormat[static_cast<int>(l.format)](l);
 }
 

@@ -40,13 +40,16 @@ enum class Format : uint8_t {
   iq2,
   iq3_xxs,
   iq3_s,
+  affine4_f32,
+  affine8_f32,
 };
-inline constexpr int kFormats = 21;
+inline constexpr int kFormats = 23;
 
 enum class Scales : uint8_t {
   f16,       // f16
   f16_min,   // f16, f16
   bf16_min,  // bf16, bf16
+  f32_min,   // f32, f32
   k_min,     // u8 and u8; supers f16 (d, dmin): scale d * s, min -(dmin * m)
   k_signed,  // i8; super f16 d, times the format's factor
   e8m0,      // u8 exponent, halved: 2^(e - 128)
@@ -85,13 +88,16 @@ inline constexpr PanelTraits kPanelTraits[kFormats] = {
     {4, 16, Scales::k_signed, 0, Table::iq2, 0.125F},     // iq2_xxs, iq2_xs, iq2_s
     {4, 32, Scales::k_signed, 0, Table::iq3_xxs, 0.25F},  // iq3_xxs
     {4, 32, Scales::k_signed, 0, Table::iq3_s},           // iq3_s
+    {4, 32, Scales::f32_min, 0},     // MLX affine of 2 to 4 bits with f32 numbers
+    {8, 32, Scales::f32_min, -128},  // of 5 to 8 bits
 };
 constexpr const PanelTraits& traits(Format format) {
   return kPanelTraits[static_cast<int>(format)];
 }
 
 constexpr bool has_min(Scales scales) {
-  return scales == Scales::f16_min || scales == Scales::bf16_min || scales == Scales::k_min;
+  return scales == Scales::f16_min || scales == Scales::bf16_min || scales == Scales::f32_min ||
+         scales == Scales::k_min;
 }
 constexpr bool has_supers(Scales scales) {
   return scales == Scales::k_min || scales == Scales::k_signed;
@@ -103,6 +109,7 @@ constexpr int64_t scale_bytes(Scales scales) {
   case Scales::f16: return 32;
   case Scales::f16_min:
   case Scales::bf16_min: return 64;
+  case Scales::f32_min: return 128;
   case Scales::k_min: return 32;
   case Scales::k_signed:
   case Scales::e8m0: return 16;
