@@ -3,12 +3,11 @@
 #include "kapitsa/verify.h"
 
 #include "base/system.h"
-#include "base/thread_pool.h"
 #include "engine/loader.h"
 #include "engine/probe.h"
 #include "engine/prompt.h"
 #include "engine/verify_text.h"
-#include "weights/codec.h"
+#include "engine/weight_check.h"
 
 #include <fmt/format.h>
 
@@ -24,58 +23,14 @@ namespace {
 using engine::Loaded;
 using engine::Probe;
 
-// --- Weights: every value is finite ------------------------------------------------------------
-
-// Index of the first value that is not finite, -1 for none. Whole blocks of `chunk` at a time.
-Result<int64_t> first_not_finite(const weights::Tensor& tensor, Range range, int64_t chunk,
-                                 std::vector<float>& values) {
-  for (int64_t begin = range.begin; begin < range.end; begin += chunk) {
-    const int64_t n = std::min(chunk, range.end - begin);
-    values.resize(static_cast<size_t>(n));
-    const int64_t offset = dtype_bytes(tensor.dtype, begin).value_or(0);
-    const int64_t size = dtype_bytes(tensor.dtype, n).value_or(0);
-    KAPITSA_TRY(weights::dequantise(
-        tensor.dtype, tensor.data.subspan(static_cast<size_t>(offset), static_cast<size_t>(size)),
-        values));
-    const auto bad = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
-    if (bad != values.end()) return begin + (bad - values.begin());
-  }
-  return int64_t{-1};
-}
-
-Check check_weights(const weights::Checkpoint& file, int threads) {
-  constexpr int64_t kChunk = 4096;  // values; a multiple of every block
-  Check check{.name = "weights"};
-  ThreadPool pool(threads);
-  const auto n_threads = static_cast<size_t>(pool.n_threads());
-  std::vector<std::vector<float>> scratch(n_threads);
-  int64_t n_values = 0;
-  int64_t n_skipped = 0;
-  for (const weights::Tensor& tensor : file.tensors()) {
-    if (!weights::can_dequantise(tensor.dtype)) {
-      ++n_skipped;
-      continue;
-    }
-    std::vector<Result<int64_t>> found(n_threads, int64_t{-1});
-    pool.run([&](int thread, int n) {
-      const auto t = static_cast<size_t>(thread);
-      found[t] = first_not_finite(tensor, partition(tensor.n_elements(), thread, n, kChunk), kChunk,
-                                  scratch[t]);
-    });
-    for (const auto& one : found) {
-      if (one && *one < 0) continue;
-      check.detail =
-          fmt::format("tensor '{}': {}", tensor.name,
-                      one ? fmt::format("value {} is not finite", *one) : one.error().message);
-      return check;
-    }
-    n_values += tensor.n_elements();
-  }
-  check.passed = true;
-  check.value = static_cast<double>(n_values);
-  check.detail = fmt::format("{} tensors, {} values, all finite",
-                             std::ssize(file.tensors()) - n_skipped, n_values);
-  if (n_skipped > 0) check.detail += fmt::format("; {} tensors of other types", n_skipped);
+Check weights_check(const weights::Checkpoint& file, int threads) {
+  const engine::WeightCheck found = engine::check_weights(file, threads);
+  Check check{.name = "weights", .passed = found.problem.empty(), .detail = found.problem};
+  if (!check.passed) return check;
+  check.value = static_cast<double>(found.n_values);
+  check.detail = fmt::format("{} tensors, {} values, all finite", found.n_tensors, found.n_values);
+  if (found.n_skipped > 0)
+    check.detail += fmt::format("; {} tensors of other types", found.n_skipped);
   return check;
 }
 
@@ -220,7 +175,7 @@ Result<std::vector<Check>> verify(const VerifyOptions& options) {
   KAPITSA_ASSIGN(std::vector<int32_t> text,
                  engine::prompt_tokens(loaded, TextPrompt{engine::kVerifyText, false}));
   text.resize(std::min(text.size(), static_cast<size_t>(loaded.info.context_trained)));
-  finish("weights", check_weights(*loaded.file, options.load.threads > 0 ? options.load.threads
+  finish("weights", weights_check(*loaded.file, options.load.threads > 0 ? options.load.threads
                                                                          : available_cores()));
   const size_t n_compared = std::min<size_t>(text.size(), 8);
   finish("layers", compare_layers(options, loaded, std::span(text).first(n_compared)));

@@ -1,7 +1,9 @@
 #include "model/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace kapitsa::model {
@@ -89,6 +91,17 @@ std::vector<int32_t> ConfigReader::counts_per_layer(const Key& key, int32_t n, i
   for (const int64_t count : found)
     counts.push_back(static_cast<int32_t>(count));
   return counts;
+}
+
+void ConfigReader::expect(const Key& key, std::initializer_list<std::string_view> known) {
+  const std::string found = text_or(key, *known.begin());
+  if (std::find(known.begin(), known.end(), found) != known.end()) return;
+  refuse(ErrorCode::unsupported, key, fmt::format("{}", fmt::join(known, " or ")), found);
+}
+
+void ConfigReader::expect(const Key& key, bool only) {
+  if (flag_or(key, only) == only) return;
+  refuse(ErrorCode::unsupported, key, only ? "true" : "false", only ? "false" : "true");
 }
 
 void ConfigReader::refuse(ErrorCode code, const Key& key, std::string_view expected,

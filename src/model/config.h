@@ -7,6 +7,7 @@
 #include "weights/checkpoint.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,10 @@ public:
   // A count in 0..max for each of n layers; a single one in the file serves all of them.
   std::vector<int32_t> counts_per_layer(const Key& key, int32_t n, int64_t max);
   bool has(const Key& key) const;
+
+  // Refuses another value than those listed; an absent key is the first of them.
+  void expect(const Key& key, std::initializer_list<std::string_view> known);
+  void expect(const Key& key, bool only);
 
   // Refuses the file: "<file>: <key>: expected <expected>, found <found>".
   void refuse(ErrorCode code, const Key& key, std::string_view expected, std::string_view found);

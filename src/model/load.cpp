@@ -44,6 +44,18 @@ Status check_layer_count(const weights::Checkpoint& file, const std::string& arc
   return {};
 }
 
+// Weights that another tool quantised have names and meanings of their own.
+Status check_quantisation(const weights::Checkpoint& file) {
+  const std::string key = "quantization_config.quant_method";
+  if (file.format() == weights::Format::gguf || !file.has(key)) return {};
+  KAPITSA_ASSIGN(const std::string method, file.string(key));
+  if (method == "mlx" || method == "modelopt") return {};
+  return Error{ErrorCode::unsupported,
+               file.path().string() + ": " + key +
+                   ": expected weights that are plain or quantised by MLX or ModelOpt, found " +
+                   method};
+}
+
 }  // namespace
 
 Result<Model> load_model(const weights::Checkpoint& checkpoint, const RecordOptions& options) {
@@ -53,6 +65,7 @@ Result<Model> load_model(const weights::Checkpoint& checkpoint, const RecordOpti
     const auto& names =
         checkpoint.format() == weights::Format::gguf ? arch->gguf_names : arch->model_types;
     if (std::find(names.begin(), names.end(), name) != names.end()) {
+      KAPITSA_TRY(check_quantisation(checkpoint));
       KAPITSA_ASSIGN(Model model, arch->load(checkpoint, options));
       KAPITSA_TRY(check_layer_count(checkpoint, name));
       return model;

@@ -3,6 +3,7 @@
 #include "text/tokenizer_json.h"
 
 #include "base/json.h"
+#include "text/quoted.h"
 #include "text/tokenizer_json_parts.h"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ using boost::json::object;
 using boost::json::value;
 using namespace tokenizer_json;
 
-constexpr JsonLimits kLimits{.max_depth = 32, .max_bytes = size_t{256} << 20};
+constexpr JsonLimits kLimits{.max_depth = 32, .max_bytes = size_t{256} << 20, .unique_keys = true};
 // Ids may have holes, but not so many that a small file fills the memory.
 constexpr size_t kMaxHoles = 65536;
 
@@ -87,7 +88,12 @@ private:
     if (i >= spec_.tokens.size()) {
       spec_.tokens.resize(i + 1);
       spec_.types.resize(i + 1, TokenType::unused);
+      is_taken_.resize(i + 1);
     }
+    if (is_taken_[i] && spec_.tokens[i] != token)
+      return corrupt(where, fmt::format("token id {}: expected one token, found {} and {}", id,
+                                        quoted(spec_.tokens[i]), quoted(token)));
+    is_taken_[i] = true;
     spec_.tokens[i] = token;
     spec_.types[i] = type;
     return {};
@@ -269,6 +275,7 @@ private:
   const object& root_;
   const TokenizerConfig& config_;
   TokenizerSpec spec_;
+  std::vector<bool> is_taken_;  // by id: whether the file names it
   size_t n_entries_ = 0;
   bool byte_fallback_ = false;
 };
@@ -300,7 +307,8 @@ std::string default_template(const object& root) {
 }  // namespace
 
 Result<TokenizerConfig> read_tokenizer_config(std::string_view json) {
-  KAPITSA_ASSIGN(const value document, parse_json(json, "tokenizer_config.json", kLimits));
+  KAPITSA_ASSIGN(const value document,
+                 parse_json(json, "tokenizer_config.json", {.max_bytes = kLimits.max_bytes}));
   const object* root = document.if_object();
   if (!root)
     return Error{ErrorCode::corrupt_file, "tokenizer_config.json: expected an object at the top"};

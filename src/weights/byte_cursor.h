@@ -37,6 +37,7 @@ public:
   Status read(T& out, std::string_view what) {
     static_assert(std::is_arithmetic_v<T>);
     if (remaining() < sizeof(T)) return ends_early(sizeof(T), what);
+    last_ = offset_;
     std::memcpy(&out, bytes_.data() + offset_, sizeof(T));
     offset_ += sizeof(T);
     return {};
@@ -55,6 +56,7 @@ public:
     uint64_t length = 0;
     KAPITSA_TRY(read(length, what));
     if (length > remaining()) return ends_early(length, what);
+    last_ = offset_ - sizeof length;
     const std::string_view text(reinterpret_cast<const char*>(bytes_.data() + offset_),
                                 static_cast<size_t>(length));
     offset_ += text.size();
@@ -72,30 +74,36 @@ public:
                              what, count, remaining()));
   }
 
+  // At the place of the number or string that was read last.
   Error error(ErrorCode code, std::string_view message) const {
-    return {code, fmt::format("{}: offset {}: {}", file_, offset_, message)};
+    return error_at(last_, code, message);
   }
 
 private:
+  Error error_at(size_t offset, ErrorCode code, std::string_view message) const {
+    return {code, fmt::format("{}: offset {}: {}", file_, offset, message)};
+  }
+
   bool limited() const { return bytes_.size() < file_size_; }
 
   Error over_limit(std::string_view what) const {
-    return error(ErrorCode::unsupported,
-                 fmt::format("expected a header of at most {} bytes, but {} reaches beyond",
-                             bytes_.size(), what));
+    return error_at(offset_, ErrorCode::unsupported,
+                    fmt::format("expected a header of at most {} bytes, but {} reaches beyond",
+                                bytes_.size(), what));
   }
 
   Error ends_early(uint64_t wanted, std::string_view what) const {
     if (limited()) return over_limit(what);
-    return error(ErrorCode::corrupt_file,
-                 fmt::format("expected {} bytes for {}, found {} before the end of the file "
-                             "(truncated download?)",
-                             wanted, what, remaining()));
+    return error_at(offset_, ErrorCode::corrupt_file,
+                    fmt::format("expected {} bytes for {}, found {} before the end of the file "
+                                "(truncated download?)",
+                                wanted, what, remaining()));
   }
 
   std::span<const std::byte> bytes_;
   size_t file_size_ = 0;
   size_t offset_ = 0;
+  size_t last_ = 0;  // where the number or string that was read last begins
   std::string file_;
 };
 

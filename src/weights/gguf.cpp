@@ -57,7 +57,7 @@ Status read_metadata(ByteCursor& cursor, uint64_t count, Checkpoint& checkpoint)
     if (!checkpoint.set(std::string(key), std::move(value)))
       return cursor.error(
           ErrorCode::corrupt_file,
-          fmt::format("expected each metadata key once, found {} again before here", quote(key)));
+          fmt::format("expected each metadata key once, found {} again", quote(key)));
   }
   return {};
 }
@@ -92,8 +92,8 @@ Status read_shape(ByteCursor& cursor, Tensor& tensor) {
       return cursor.error(ErrorCode::corrupt_file,
                           fmt::format("expected positive dimensions with a product below 2^63 for "
                                       "tensor {}, found {} as dimension {} of {}",
-                                      quote(tensor.name), dimension, n_dimensions - i,
-                                      n_dimensions));
+                                      quote(tensor.name), static_cast<uint64_t>(dimension),
+                                      n_dimensions - i, n_dimensions));
   }
   return {};
 }
@@ -195,7 +195,7 @@ Result<Checkpoint> read_one(std::span<const std::byte> bytes, const std::filesys
     if (!checkpoint.add(std::move(entry.tensor)))
       return cursor.error(
           ErrorCode::corrupt_file,
-          fmt::format("expected each tensor name once, found {} again before here", quote(name)));
+          fmt::format("expected each tensor name once, found {} again", quote(name)));
   }
   return checkpoint;
 }

@@ -1,6 +1,5 @@
-// Places the tensors of a header inside their file, and joins shards. Stricter than the format
-// where that catches damage early (overlaps), looser where it does not matter (gaps between
-// tensors).
+// Places the tensors of a header inside their file, and joins shards. As strict as the format: the
+// data section is the tensors, one after another, and nothing else.
 #include "weights/safetensors.h"
 
 #include "weights/byte_cursor.h"
@@ -34,15 +33,23 @@ Result<Parts> split(std::span<const std::byte> bytes, const std::string& file) {
                bytes.subspan(cursor.offset())};
 }
 
-// Tensors may touch but not share bytes.
-Status check_overlaps(const SafetensorsHeader& header, const std::string& file) {
+// Every byte of the data belongs to one tensor. What a file lacks at its end is told elsewhere.
+Status check_coverage(const SafetensorsHeader& header, size_t data_bytes, const std::string& file) {
   std::vector<const SafetensorsHeader::Entry*> order;
   order.reserve(header.entries.size());
   for (const auto& entry : header.entries)
     order.push_back(&entry);
   std::sort(order.begin(), order.end(),
             [](const auto* a, const auto* b) { return a->begin < b->begin; });
-  for (size_t i = 1; i < order.size(); ++i) {
+  uint64_t covered = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i]->begin > covered && covered < data_bytes)
+      return Error{ErrorCode::corrupt_file,
+                   fmt::format("{}: tensor {}: expected its data at {} where the data before ends, "
+                               "found it at {}",
+                               file, quote(order[i]->tensor.name), covered, order[i]->begin)};
+    covered = order[i]->end;
+    if (i == 0) continue;
     if (order[i - 1]->end > order[i]->begin)
       return Error{
           ErrorCode::corrupt_file,
@@ -50,6 +57,10 @@ Status check_overlaps(const SafetensorsHeader& header, const std::string& file) 
                       "of {}",
                       file, quote(order[i]->tensor.name), quote(order[i - 1]->tensor.name))};
   }
+  if (covered < data_bytes)
+    return Error{ErrorCode::corrupt_file,
+                 fmt::format("{}: expected {} bytes of data as the header says, found {} more",
+                             file, covered, data_bytes - covered)};
   return {};
 }
 
@@ -77,7 +88,7 @@ Status add_safetensors(std::span<const std::byte> bytes, const std::string& name
                        Checkpoint& checkpoint) {
   KAPITSA_ASSIGN(const Parts parts, split(bytes, name));
   KAPITSA_ASSIGN(SafetensorsHeader header, parse_safetensors_header(parts.header, name));
-  KAPITSA_TRY(check_overlaps(header, name));
+  KAPITSA_TRY(check_coverage(header, parts.data.size(), name));
   const size_t data_begin = bytes.size() - parts.data.size();
   for (auto& [tensor, begin, end] : header.entries) {
     const std::string tensor_name = quote(tensor.name);

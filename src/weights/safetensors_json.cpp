@@ -16,9 +16,10 @@ namespace {
 namespace json = boost::json;
 
 constexpr size_t kMaxDimensions = 8;
-constexpr JsonLimits kHeaderLimits = {
-    .max_depth = 4,             // header, tensor, array; one spare
-    .max_bytes = 100'000'000};  // the limit of the reference implementation
+constexpr JsonLimits kHeaderLimits = {.max_depth = 4,  // header, tensor, array; one spare
+                                      .max_bytes =
+                                          100'000'000,  // the limit of the reference implementation
+                                      .unique_keys = true};
 
 std::optional<DType> to_dtype(std::string_view name) {
   struct Row {
@@ -143,7 +144,7 @@ Result<SafetensorsHeader> parse_safetensors_header(std::string_view text, const 
 
 Result<std::map<std::string, std::string>> parse_weight_map(std::string_view text,
                                                             const std::string& file) {
-  KAPITSA_ASSIGN(const json::value value, parse_json(text, file));
+  KAPITSA_ASSIGN(const json::value value, parse_json(text, file, {.unique_keys = true}));
   const json::object* root = value.if_object();
   const json::value* field = root == nullptr ? nullptr : root->if_contains("weight_map");
   const json::object* entries = field == nullptr ? nullptr : field->if_object();

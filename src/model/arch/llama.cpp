@@ -26,6 +26,7 @@ Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options
   AttentionConfig attention_config = read_attention(reader);
   constexpr Key kWindow = {"attention.sliding_window", "sliding_window"};  // Mistral 7B v0.1
   if (reader.has(kWindow)) attention_config.window = reader.count(kWindow, 1 << 28);
+  if (attention_config.window == 0) refuse_sliding_layers(reader);
   const int32_t hidden = attention_config.hidden;
   const float eps = attention_config.norm_eps;
   const DecoderConfig decoder = read_decoder(reader, hidden);

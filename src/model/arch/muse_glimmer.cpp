@@ -67,10 +67,7 @@ Config read_config(ConfigReader& reader) {
   c.sliding = read_sliding_layers(reader, c.decoder.n_layers, (c.decoder.n_layers - 1) % 4);
   check_rope_by_layer(reader, c.sliding);
   constexpr Key kActivation = {"", "hidden_activation"};
-  const std::string activation = reader.text_or(kActivation, "silu");
-  if (activation != "silu") {
-    reader.refuse(ErrorCode::unsupported, kActivation, "silu", activation);
-  }
+  reader.expect(kActivation, {"silu", "swish"});
   return c;
 }
 

@@ -190,14 +190,8 @@ void refuse_siblings(ConfigReader& reader, const Layout& layout) {
   }
   constexpr Key kActivation = {"", "mlp_hidden_act"};
   constexpr Key kMambaActivation = {"", "mamba_hidden_act"};
-  const std::string activation = reader.text_or(kActivation, "relu2");
-  const std::string mamba_activation = reader.text_or(kMambaActivation, "silu");
-  if (activation != "relu2") {
-    reader.refuse(ErrorCode::unsupported, kActivation, "relu2", activation);
-  }
-  if (mamba_activation != "silu") {
-    reader.refuse(ErrorCode::unsupported, kMambaActivation, "silu", mamba_activation);
-  }
+  reader.expect(kActivation, {"relu2"});
+  reader.expect(kMambaActivation, {"silu", "swish"});
 }
 
 // Refuses heads of other layers than those above.

@@ -13,6 +13,7 @@ Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options
   const int32_t hidden = attention_config.hidden;
   const float eps = attention_config.norm_eps;
   const DecoderConfig decoder = read_decoder(reader, hidden);
+  refuse_sliding_layers(reader);
   const int32_t mlp_width = reader.count({"feed_forward_length", "intermediate_size"}, 1 << 22);
   const RopeConfig rope = read_rope(reader, attention_config.head_dim);
   KAPITSA_TRY(reader.status());

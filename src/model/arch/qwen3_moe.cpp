@@ -15,6 +15,7 @@ Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options
   const int32_t hidden = attention_config.hidden;
   const float eps = attention_config.norm_eps;
   const DecoderConfig decoder = read_decoder(reader, hidden);
+  refuse_sliding_layers(reader);
   const RopeConfig rope = read_rope(reader, attention_config.head_dim);
   ExpertsConfig experts_config = read_experts(reader, hidden);
   experts_config.router.score = plan::RouterScore::softmax;

@@ -23,7 +23,23 @@ int32_t read_vocab(ConfigReader& reader, int32_t hidden, const TensorName& embed
                   "another or none");
     return 1;
   }
-  return static_cast<int32_t>(table->shape[0]);
+  constexpr Key kVocab = {"vocab_size", "vocab_size"};
+  const auto n_vocab = static_cast<int32_t>(table->shape[0]);
+  const int32_t told = reader.count_or(kVocab, n_vocab, kMaxVocab);
+  if (reader.is_gguf() ? told > n_vocab : told != n_vocab) {
+    reader.refuse(ErrorCode::corrupt_file, kVocab,
+                  std::to_string(n_vocab) + " like the rows of " + name, std::to_string(told));
+  }
+  return n_vocab;
+}
+
+void refuse_sliding_layers(ConfigReader& reader) {
+  constexpr Key kTypes = {"", "layer_types"};
+  if (!reader.has(kTypes)) return;
+  for (const std::string_view type : reader.texts(kTypes)) {
+    if (type != "full_attention")
+      reader.refuse(ErrorCode::unsupported, kTypes, "full_attention", type);
+  }
 }
 
 DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
@@ -41,6 +57,10 @@ DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
   config.context = reader.count({"context_length", "max_position_embeddings"}, 1 << 28);
   config.may_be_tied = reader.flag_or({"", "tie_word_embeddings"}, true);
   config.n_vocab = read_vocab(reader, hidden, kEmbedding);
+  // What the shared blocks compute, whatever the architecture.
+  reader.expect({"", "hidden_act"}, {"silu", "swish"});
+  reader.expect({"", "mlp_bias"}, false);
+  reader.expect({"", "use_sliding_window"}, false);
   return config;
 }
 

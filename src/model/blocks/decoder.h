@@ -25,9 +25,12 @@ struct DecoderConfig {
   bool may_be_tied = true;     // without an output matrix, the embedding serves as one
 };
 
-// The rows of the embedding: metadata may leave n_vocab out or count only the tokens in use.
+// The rows of the embedding: metadata may leave n_vocab out, and that of GGUF may count only the
+// tokens in use.
 int32_t read_vocab(ConfigReader& reader, int32_t hidden, const TensorName& embedding);
 DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden);
+// Refuses layer_types of config.json with a window, for architectures that see everything.
+void refuse_sliding_layers(ConfigReader& reader);
 
 struct DecoderWeights {
   plan::WeightId embedding;    // (vocab, hidden)

@@ -1,5 +1,7 @@
 #include "model/blocks/rope.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -37,9 +39,9 @@ void read_hf_scaling(ConfigReader& reader, RopeConfig& config, const std::string
   const std::string newer_theta = parameters + "rope_theta";
   const bool newer = reader.has({"", newer_theta});
   const std::string at = newer ? parameters : "rope_scaling.";
-  const auto number = [&](const char* key, double fallback) {
+  const auto number = [&](const char* key, double fallback, double low = 1e-6) {
     const std::string full = at + key;
-    return static_cast<double>(reader.number_or({"", full}, fallback, 0.0, 1e12));
+    return static_cast<double>(reader.number_or({"", full}, fallback, low, 1e12));
   };
   const std::string theta_key = newer ? newer_theta : "rope_theta";
   config.theta = reader.number_or({"", theta_key}, 1e4, 1.0, 1e12);
@@ -53,10 +55,15 @@ void read_hf_scaling(ConfigReader& reader, RopeConfig& config, const std::string
     config.llama3 = {number("factor", 1.0), number("low_freq_factor", 1.0),
                      number("high_freq_factor", 4.0),
                      number("original_max_position_embeddings", 8192.0)};
+    if (config.llama3->high_frequency <= config.llama3->low_frequency) {
+      const std::string key = at + "high_freq_factor";
+      reader.refuse(ErrorCode::corrupt_file, {"", key}, "more than low_freq_factor",
+                    fmt::format("{}", config.llama3->high_frequency));
+    }
   } else if (type == "yarn") {
     RopeConfig::Yarn yarn;
     yarn.factor = number("factor", 1.0);
-    yarn.original_context = number("original_max_position_embeddings", 0.0);
+    yarn.original_context = number("original_max_position_embeddings", 0.0, 0.0);
     yarn.beta_fast = number("beta_fast", 32.0);
     yarn.beta_slow = number("beta_slow", 1.0);
     if (reader.has({"", at + "attention_factor"})) {
@@ -66,14 +73,29 @@ void read_hf_scaling(ConfigReader& reader, RopeConfig& config, const std::string
       const std::string key = at + "original_max_position_embeddings";
       reader.refuse(ErrorCode::corrupt_file, {"", key}, "a number of tokens", "none");
     }
+    for (const char* own : {"mscale", "mscale_all_dim"}) {
+      const std::string key = at + own;
+      if (reader.has({"", key}))
+        reader.refuse(ErrorCode::unsupported, {"", key}, "no such key", "one");
+    }
+    const std::string truncate = at + "truncate";
+    reader.expect({"", truncate}, true);
     config.yarn = yarn;
-  } else if (type != "default") {
+  } else if (type == "default") {
+    // A factor without a rule that uses it: which one was meant cannot be told.
+    const std::string key = at + "factor";
+    if (number("factor", 1.0) != 1.0)
+      reader.refuse(ErrorCode::unsupported, {"", key}, "1 where there is no rope_type", "another");
+  } else {
     reader.refuse(ErrorCode::unsupported, {"", type_key}, "default, linear, llama3 or yarn", type);
   }
 }
 
 void read_gguf_scaling(ConfigReader& reader, RopeConfig& config) {
   const std::string type = reader.text_or({"rope.scaling.type", ""}, "none");
+  constexpr Key kOlderLinear = {"rope.scale_linear", ""};
+  if (reader.number_or(kOlderLinear, 1.0, 0.0, 1e12) != 1.0F)
+    reader.refuse(ErrorCode::unsupported, kOlderLinear, "1", "another");
   if (type == "linear") {
     config.linear = reader.number({"rope.scaling.factor", ""}, 1e-3, 1e6);
   } else if (type == "yarn") {

@@ -39,6 +39,16 @@ TEST(JsonTest, text_after_the_end_is_an_error) {
   EXPECT_TRUE(parse_json("{} \r\n\t", "t").ok());
 }
 
+TEST(JsonTest, a_repeated_key_is_refused_where_asked_for) {
+  const JsonLimits unique{.unique_keys = true};
+  EXPECT_TRUE(
+      parse_json(R"({"a": {"a": [{"a": 1}, {"a": ":"}]}, "b:": "\\\":"})", "t", unique).ok());
+  EXPECT_THAT(parse_json(R"({"b": {"a": 1, "c": "\"", "a" : 2}})", "t", unique).error().message,
+              HasSubstr("t: offset 26: expected each key of an object once, found 'a' again"));
+  EXPECT_FALSE(parse_json(R"([{"a": 1, "\u0061": 2}])", "t", unique).ok());
+  EXPECT_TRUE(parse_json(R"({"a": 1, "a": 2})", "t").ok());
+}
+
 TEST(JsonTest, depth_and_size_are_limited) {
   const std::string deep = std::string(100, '[') + std::string(100, ']');
   EXPECT_FALSE(parse_json(deep, "t").ok());

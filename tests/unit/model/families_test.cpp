@@ -68,7 +68,8 @@ constexpr Change kChanges[] = {
     {"muse_glimmer_hf", "\"num_hidden_layers\": 4", "\"num_hidden_layers\": 5",
      "text_config.layer_types: expected 5 layers, found 4"},
     {"muse_glimmer_hf", "\"sliding_window\": 20", "\"sliding_window\": 0", "sliding_window"},
-    {"muse_glimmer_hf", "\"silu\"", "\"gelu\"", "hidden_activation: expected silu, found gelu"},
+    {"muse_glimmer_hf", "\"silu\"", "\"gelu\"",
+     "hidden_activation: expected silu or swish, found gelu"},
     {"muse_glimmer_hf", "    0\n", "    1\n", "layer_rope_theta: expected 0 in layers of full"},
     // laguna
     {"laguna_hf", "\"dense\"", "\"wide\"", "mlp_layer_types: expected sparse or dense, found wide"},

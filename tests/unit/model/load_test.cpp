@@ -392,6 +392,46 @@ TEST_F(FolderLoadTest, missing_output_matrix_of_an_untied_model_is_named) {
   EXPECT_EQ(error(), "");
 }
 
+TEST_F(FolderLoadTest, what_the_architecture_does_not_compute_is_refused) {
+  const auto refused = [this](const char* key, const char* value, const char* reason) {
+    const auto whole = config_;
+    config_[key] = value;
+    EXPECT_THAT(error(), EndsWith(reason)) << key << " " << value;
+    config_ = whole;
+  };
+  refused("hidden_act", R"("gelu")", "hidden_act: expected silu or swish, found gelu");
+  refused("mlp_bias", "true", "mlp_bias: expected false, found true");
+  refused("use_sliding_window", "true", "use_sliding_window: expected false, found true");
+  refused("layer_types", R"(["sliding_attention"])",
+          "layer_types: expected full_attention, found sliding_attention");
+  refused("vocab_size", "6",
+          "vocab_size: expected 5 like the rows of model.embed_tokens.weight, found 6");
+  refused(
+      "quantization_config", R"({"quant_method": "gptq", "bits": 4})",
+      "quant_method: expected weights that are plain or quantised by MLX or ModelOpt, found gptq");
+  config_["hidden_act"] = R"("swish")";
+  config_["vocab_size"] = "5";
+  EXPECT_EQ(error(), "");
+}
+
+TEST_F(FolderLoadTest, odd_rope_scaling_is_refused) {
+  const auto error_with = [this](const char* scaling) {
+    config_["rope_scaling"] = scaling;
+    return error();
+  };
+  EXPECT_EQ(error_with(R"({"rope_type": "default"})"), "");
+  EXPECT_THAT(error_with(R"({"factor": 4.0})"), HasSubstr("rope_scaling.factor: expected 1"));
+  EXPECT_THAT(error_with(R"({"type": "linear", "factor": 0})"), HasSubstr("rope_scaling.factor"));
+  EXPECT_THAT(error_with(R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4.0})"),
+              EndsWith("high_freq_factor: expected more than low_freq_factor, found 4"));
+  EXPECT_THAT(error_with(R"({"rope_type": "yarn", "factor": 4.0, "mscale": 1.0,
+                             "original_max_position_embeddings": 64})"),
+              HasSubstr("rope_scaling.mscale: expected no such key"));
+  EXPECT_THAT(error_with(R"({"rope_type": "yarn", "factor": 4.0, "truncate": false,
+                             "original_max_position_embeddings": 64})"),
+              EndsWith("rope_scaling.truncate: expected true, found false"));
+}
+
 TEST_F(FolderLoadTest, unknown_rope_scaling_is_refused) {
   config_["rope_scaling"] = R"({"rope_type": "longrope", "factor": 4.0})";
   EXPECT_THAT(error(), EndsWith("rope_scaling.rope_type: expected default, linear, llama3 or yarn, "

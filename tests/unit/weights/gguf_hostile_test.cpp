@@ -110,7 +110,8 @@ TEST(GgufHostileTest, foreign_files_are_recognised) {
 }
 
 TEST(GgufHostileTest, other_versions_are_unsupported) {
-  EXPECT_THAT(error_of(head(0, 0, 1)), HasSubstr("expected GGUF version 2 or 3, found version 1"));
+  EXPECT_THAT(error_of(head(0, 0, 1)),
+              HasSubstr("offset 4: expected GGUF version 2 or 3, found version 1"));
   EXPECT_THAT(error_of(head(0, 0, 4)), HasSubstr("found version 4"));
   EXPECT_THAT(error_of(head(0, 0, 0)), HasSubstr("found version 0"));
   EXPECT_THAT(error_of(head(0, 0, 0x03000000)), HasSubstr("found a big-endian file"));
@@ -172,7 +173,8 @@ TEST(GgufHostileTest, bad_dimensions_are_refused) {
   const int64_t big = int64_t{1} << 40;
   EXPECT_THAT(error_of(file_with({tensor("t", {4, 0}, 0, 0)}, 64)),
               HasSubstr("found 0 as dimension 2 of 2"));
-  EXPECT_THAT(error_of(file_with({tensor("t", {-4}, 0, 0)}, 64)), HasSubstr("found -4"));
+  EXPECT_THAT(error_of(file_with({tensor("t", {-4}, 0, 0)}, 64)),
+              HasSubstr("found 18446744073709551612"));
   EXPECT_THAT(error_of(file_with({tensor("t", {big, big}, 0, 0)}, 64)),
               HasSubstr("a product below 2^63"));
   EXPECT_THAT(error_of(file_with({tensor("t", {int64_t{1} << 61}, 0, 0)}, 64)),

@@ -74,9 +74,8 @@ TEST(SafetensorsTest, every_type_name_is_known_or_named) {
       {"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},     {"I32", 4},    {"I16", 2},
       {"I8", 1},  {"U8", 1},  {"U32", 4}, {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
   for (const auto& [name, bytes] : types) {
-    const auto file = read(with_entry("{\"dtype\":\"" + std::string(name) +
-                                      "\",\"shape\":[2],\"data_offsets\":[0," +
-                                      std::to_string(2 * bytes) + "]}"));
+    const auto file = read(with_entry("{\"dtype\":\"" + std::string(name) + "\",\"shape\":[" +
+                                      std::to_string(64 / bytes) + "],\"data_offsets\":[0,64]}"));
     EXPECT_TRUE(file.ok()) << name << ": " << file.error().message;
   }
   const auto other = read(with_entry(R"({"dtype":"C64","shape":[2],"data_offsets":[0,16]})"));
@@ -131,22 +130,37 @@ TEST(SafetensorsTest, bad_tensor_entries_are_refused) {
   refused(R"({"dtype":"F32","shape":[1],"data_offsets":[0]})", "a begin and an end");
   refused(R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})", "a begin and an end");
   refused(R"({"dtype":"F32","shape":[1],"data_offsets":[0,8]})", "expected 4 bytes of data");
-  refused(R"({"dtype":"F32","shape":[1],"data_offsets":[64,68]})", "truncated download?");
+  refused(R"({"dtype":"F32","shape":[17],"data_offsets":[0,68]})", "truncated download?");
   refused(R"({"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551615]})",
           "'data_offsets'");
 }
 
-TEST(SafetensorsTest, overlapping_tensors_are_refused_and_touching_ones_are_not) {
-  const auto two = [](int begin) {
+TEST(SafetensorsTest, tensors_cover_the_data_without_overlaps_and_gaps) {
+  const auto two = [](int begin, size_t n_data = 20) {
     return safetensors_bytes(R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},)"
                              R"("b":{"dtype":"F32","shape":[1],"data_offsets":[)" +
                                  std::to_string(begin) + "," + std::to_string(begin + 4) + "]}}",
-                             std::string(32, '\0'));
+                             std::string(n_data, '\0'));
   };
   EXPECT_THAT(error_of(two(12)),
               HasSubstr("tensor 'b': expected no overlap with another tensor, found bytes of 'a'"));
   EXPECT_EQ(error_of(two(16)), "no error");
-  EXPECT_EQ(error_of(two(28)), "no error");
+  EXPECT_THAT(error_of(two(20, 24)),
+              HasSubstr("tensor 'b': expected its data at 16 where the data before ends, found it "
+                        "at 20"));
+  EXPECT_THAT(error_of(two(16, 27)),
+              HasSubstr("expected 20 bytes of data as the header says, found 7 more"));
+  EXPECT_THAT(error_of(with_entry(R"({"dtype":"F32","shape":[15],"data_offsets":[4,64]})")),
+              HasSubstr("tensor 't': expected its data at 0"));
+  EXPECT_THAT(error_of(safetensors_bytes("{}", "x")), HasSubstr("found 1 more"));
+}
+
+TEST(SafetensorsTest, repeated_entries_are_refused) {
+  const std::string t = R"("t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  EXPECT_THAT(error_of(safetensors_bytes("{" + t + "," + t + "}", std::string(4, '\0'))),
+              HasSubstr("expected each key of an object once, found 't' again"));
+  EXPECT_THAT(error_of(with_entry(R"({"dtype":"F32","dtype":"F16"})")),
+              HasSubstr("found 'dtype' again"));
 }
 
 TEST(SafetensorsTest, tensor_of_two_files_is_refused) {
