@@ -34,8 +34,8 @@ struct LoadOptions {
   std::string synthetic;
   int32_t synthetic_layers = 0;
   std::string backend;        // "" chooses; "cpu", "ref"
-  int32_t context = 0;        // tokens of one sequence; 0: what the model was trained for, at
-                              // most 8192
+  int32_t context = 0;        // tokens of one sequence; 0: as many as fit in the free memory, at
+                              // most what the model was trained for
   int32_t max_sequences = 8;  // requests that run at once; more wait
   int32_t threads = 0;        // CPU; 0: one per available core
   std::string isa;            // CPU instruction set; "" is the best that the machine has
@@ -55,6 +55,8 @@ struct ModelInfo {
   int64_t n_parameters = 0;
   int64_t file_bytes = 0;
   int64_t memory_bytes = 0;  // copied weights, cache, states and buffers on the device
+  // Of the weights: those that the free memory did not hold, so that tokens wait for the disk.
+  int64_t weights_on_disk = 0;
   int32_t n_layers = 0;
   int32_t n_vocab = 0;
   int32_t context_trained = 0;

@@ -28,7 +28,8 @@ struct TypeShare {
   int64_t bytes = 0;
 };
 
-// Memory for one sequence of `context` tokens, in bytes.
+// Memory for max_sequences sequences of `context` tokens, in bytes, known before anything is
+// allocated.
 struct MemoryReport {
   std::string backend;
   int32_t context = 0;
@@ -38,7 +39,9 @@ struct MemoryReport {
   int64_t states = 0;   // of recurrent layers
   int64_t buffers = 0;  // activations and tables
   int64_t available = 0;
-  int32_t largest_context = 0;  // that fits, at most what the model was trained for; 0: none
+  // The longest contexts that fit and that load, at most what the model was trained for; 0: none.
+  int32_t largest_context = 0;
+  int32_t largest_loadable = 0;
 
   int64_t allocated() const { return weights_copied + kv_cache + states + buffers; }
   int64_t total() const { return weights_mapped + allocated(); }

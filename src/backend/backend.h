@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +39,8 @@ struct ProgramLimits {
   int32_t n_tape_rows = 32;   // of every tape
   ComputeMode compute = ComputeMode::fast;
   bool trace = false;  // take the time of every step (Program::take_step_times)
+  // Told, while a Program is loaded, of data of weights that it has copied and reads no more.
+  std::function<void(std::span<const std::byte>)> copied = {};
 };
 
 // What one step of a lowered Plan took, over all passes of one phase.
@@ -53,11 +56,14 @@ struct StepTime {
 
 // Bytes that a Program will hold, known before anything is allocated.
 struct MemoryNeed {
-  int64_t weights = 0;  // copies only: weights used where they are mapped count 0
+  int64_t weights = 0;         // copies
+  int64_t weights_mapped = 0;  // read where they lie; not n-gram tables: a token reads few rows
   int64_t kv_cache = 0;
   int64_t recurrent = 0;  // states and tapes
   int64_t buffers = 0;    // activations, staging, tables
+  // What is allocated, and what should be in memory for a token to need no disk.
   int64_t total() const { return weights + kv_cache + recurrent + buffers; }
+  int64_t resident() const { return total() + weights_mapped; }
 };
 
 // Plain device memory, for snapshots and for experts that move between tiers.

@@ -37,4 +37,31 @@ void decode_row(const plan::Weight& weight, int64_t expert, int64_t row, std::sp
     value *= scale;
 }
 
+int64_t stored_bytes(const plan::Weight& weight) {
+  size_t bytes = weight.data.size() + weight.scales.size() + weight.biases.size();
+  for (const std::span<const std::byte> matrix : weight.expert_data)
+    bytes += matrix.size();
+  for (const std::span<const std::byte> scales : weight.expert_scales)
+    bytes += scales.size();
+  return static_cast<int64_t>(bytes);
+}
+
+int64_t mapped_bytes(const plan::Plan& plan, const std::vector<bool>& copied) {
+  std::vector<bool> counts(copied.size());
+  for (size_t i = 0; i < copied.size(); ++i)
+    counts[i] = !copied[i];
+  for (const plan::Routine& routine : plan.routines()) {
+    for (const plan::Step& step : routine.steps) {
+      if (const auto* embed = std::get_if<plan::EmbedRows>(&step.op))
+        counts[static_cast<size_t>(embed->table.index)] = true;
+      if (const auto* ngram = std::get_if<plan::NgramRows>(&step.op))
+        counts[static_cast<size_t>(ngram->table.index)] = false;
+    }
+  }
+  int64_t bytes = 0;
+  for (size_t i = 0; i < counts.size(); ++i)
+    bytes += counts[i] ? stored_bytes(plan.weights()[i]) : 0;
+  return bytes;
+}
+
 }  // namespace kapitsa::backend

@@ -83,6 +83,16 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
+void MappedFile::release(std::span<const std::byte> part) const {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto file = reinterpret_cast<uintptr_t>(data_);
+  const auto begin = reinterpret_cast<uintptr_t>(part.data());
+  if (part.empty() || begin < file || begin + part.size() > file + size_) return;
+  const uintptr_t first = (begin + page - 1) / page * page;
+  const uintptr_t last = (begin + part.size()) / page * page;
+  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+}
+
 Result<std::string> read_text_file(const std::filesystem::path& path, int64_t max_bytes) {
   const Descriptor file{open_for_reading(path)};
   if (file.fd < 0) return system_error(path, "open");
@@ -141,6 +151,20 @@ Status write_file_atomic(const std::filesystem::path& wanted, std::string_view c
     ::unlink(temporary.c_str());
     return error;
   }
+  return {};
+}
+
+Status check_can_write(const std::filesystem::path& wanted) {
+  const std::filesystem::path path = write_target(wanted);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return Error{ErrorCode::io, path.string() + ": expected a file to write, found a folder"};
+  if (is_special_file(path))
+    return ::access(path.c_str(), W_OK) == 0 ? Status() : system_error(path, "write");
+  std::string temporary = path.string() + ".XXXXXX";
+  const Descriptor file{::mkstemp(temporary.data())};
+  if (file.fd < 0) return system_error(path, "create");
+  ::unlink(temporary.c_str());
   return {};
 }
 

@@ -28,6 +28,9 @@ public:
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // Takes the whole pages of this part, if it is one, out of this process; they come back from the
+  // system's cache, or the disk, when they are read again.
+  void release(std::span<const std::byte> part) const;
   const std::filesystem::path& path() const { return path_; }
 
 private:
@@ -49,5 +52,7 @@ bool is_special_file(const std::filesystem::path& path);
 // one, never a part. A symbolic link stays, and what it names is replaced; a device or a pipe is
 // written as it is.
 Status write_file_atomic(const std::filesystem::path& path, std::string_view content);
+// Whether write_file_atomic could begin now: for work whose result would be lost otherwise.
+Status check_can_write(const std::filesystem::path& path);
 
 }  // namespace kapitsa

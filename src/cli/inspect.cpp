@@ -46,7 +46,9 @@ void print_verdict(const MemoryReport& memory) {
   } else {
     fmt::print("Does not fit: {} are missing, {} are free; {}.\n",
                show_bytes(memory.allocated() - memory.available), show_bytes(memory.available),
-               largest);
+               memory.largest_loadable > 0
+                   ? fmt::format("largest context that loads: {}", memory.largest_loadable)
+                   : largest);
   }
 }
 
@@ -117,7 +119,8 @@ void write_memory(JsonWriter& json, const MemoryReport& memory) {
       .member("available", memory.available)
       .member("loads", memory.loads())
       .member("fits", memory.fits())
-      .member("largest_context", memory.largest_context);
+      .member("largest_context", memory.largest_context)
+      .member("largest_loadable_context", memory.largest_loadable);
   json.end_object();
 }
 

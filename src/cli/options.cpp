@@ -47,8 +47,10 @@ void add_machine_options_without_context(const Command& command, MachineOptions&
 
 void add_machine_options(const Command& command, MachineOptions& options) {
   command
-      .option("--ctx", options.load.context,
-              "Tokens of prompt and answer together; default: the model's, at most 8192")
+      .option(
+          "--ctx", options.load.context,
+          "Tokens of prompt and answer together; default: as many as fit in the free memory, at "
+          "most what the model was trained for")
       .group(kGroup);
   add_machine_options_without_context(command, options);
 }

@@ -1,8 +1,9 @@
 #include "engine/loader.h"
 
+#include "backend/weight_row.h"
+#include "engine/memory.h"
 #include "engine/scheduler.h"
 #include "engine/synthetic.h"
-#include "engine/traffic.h"
 #include "text/family.h"
 #include "weights/open.h"
 
@@ -10,12 +11,11 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
+#include <utility>
 
 namespace kapitsa::engine {
 namespace {
-
-// Longest context that is taken without being asked for.
-constexpr int32_t kDefaultContext = 8192;  // tokens
 
 // The type that holds the most parameters.
 std::string main_dtype(const plan::Plan& plan) {
@@ -35,9 +35,11 @@ std::string file_name(const weights::Checkpoint& file) {
   return (file.path() / "").parent_path().filename().string();
 }
 
-std::string gibibytes(int64_t bytes) {
-  return fmt::format("{:.2f} GiB",
-                     static_cast<double>(bytes) / static_cast<double>(int64_t{1} << 30));
+int64_t weight_bytes(const plan::Plan& plan) {
+  int64_t bytes = 0;
+  for (const plan::Weight& weight : plan.weights())
+    bytes += backend::stored_bytes(weight);
+  return bytes;
 }
 
 // An 8-bit cache has whole blocks in every head; the model's own plan is valid.
@@ -50,19 +52,20 @@ Status check_cache(const LoadOptions& options, const Loaded& loaded) {
                            loaded.file->path().string(), valid.error().message)};
 }
 
-// Refuses what cannot fit before anything is allocated.
-Status check_memory(Loaded& loaded) {
-  KAPITSA_ASSIGN(const backend::MemoryNeed need,
-                 loaded.device->memory_need(loaded.model->plan, loaded.limits));
-  const int64_t available = loaded.device->info().memory_free;
-  if (available > 0 && need.total() > available) {
-    return Error{ErrorCode::out_of_memory,
-                 fmt::format("{}: does not fit: needs {}, of them {} for a context of {} tokens; "
-                             "available: {}; a smaller context may fit",
-                             loaded.file->path().string(), gibibytes(need.total()),
-                             gibibytes(need.kv_cache), loaded.info.context, gibibytes(available))};
-  }
-  loaded.info.memory_bytes = need.total();
+// Chooses the context and refuses what cannot fit, before anything is allocated.
+Status size(const LoadOptions& options, Loaded& loaded) {
+  KAPITSA_ASSIGN(Sizing sizing, size_model(options, *loaded.model, *loaded.device));
+  KAPITSA_TRY(check_fits(sizing, options, *loaded.model, loaded.file->path().string()));
+  const MemoryReport& report = sizing.report;
+  loaded.info.context = report.context;
+  loaded.info.memory_bytes = report.allocated();
+  loaded.info.weights_on_disk =
+      std::min(report.weights_mapped, std::max<int64_t>(0, report.total() - report.available));
+  loaded.limits = std::move(sizing.limits);
+  // Never two copies: pages of the file that a backend has copied leave the process at once.
+  loaded.limits.copied = [file = loaded.file.get()](std::span<const std::byte> part) {
+    file->release(part);
+  };
   return {};
 }
 
@@ -141,17 +144,6 @@ DType kv_dtype(KvType type) {
   return DType::f16;
 }
 
-int64_t weight_bytes(const plan::Plan& plan) {
-  int64_t bytes = 0;
-  for (const plan::Weight& weight : plan.weights())
-    bytes += weight_bytes(weight);
-  return bytes;
-}
-
-int32_t chosen_context(const LoadOptions& options, int32_t trained) {
-  return options.context > 0 ? options.context : std::min(trained, kDefaultContext);
-}
-
 backend::ProgramLimits program_limits(const LoadOptions& options, int32_t context) {
   backend::ProgramLimits limits;
   limits.max_rows = kPrefillRows;
@@ -192,10 +184,8 @@ Result<Loaded> load(const LoadOptions& options) {
   report("loading the weights", 0.4);
   KAPITSA_ASSIGN(loaded.device, backend::open_device(options.backend, {.n_threads = options.threads,
                                                                        .force_isa = options.isa}));
-  loaded.info.context = chosen_context(options, loaded.model->context_trained);
-  loaded.limits = program_limits(options, loaded.info.context);
   describe(loaded);
-  KAPITSA_TRY(check_memory(loaded));
+  KAPITSA_TRY(size(options, loaded));
   auto program = loaded.device->load(loaded.model->plan, loaded.limits);
   if (!program && program.error().code == ErrorCode::corrupt_file)
     return Error{ErrorCode::corrupt_file,

@@ -32,10 +32,7 @@ Result<Loaded> load(const LoadOptions& options);
 Result<weights::Checkpoint> open_model(const LoadOptions& options, bool with_data);
 Status check_options(const LoadOptions& options);
 DType kv_dtype(KvType type);
-// options.context, or the default for a model trained on `trained` tokens.
-int32_t chosen_context(const LoadOptions& options, int32_t trained);
 // Limits of a program whose sequences have `context` tokens each.
 backend::ProgramLimits program_limits(const LoadOptions& options, int32_t context);
-int64_t weight_bytes(const plan::Plan& plan);
 
 }  // namespace kapitsa::engine

@@ -1,5 +1,7 @@
 #include "engine/traffic.h"
 
+#include "backend/weight_row.h"
+
 #include <algorithm>
 #include <set>
 #include <variant>
@@ -61,7 +63,7 @@ int64_t weight_traffic(const plan::Plan& plan) {
   for (size_t i = 0; i < plan.weights().size(); ++i) {
     if (tables.weights.contains(static_cast<int32_t>(i))) continue;
     const plan::Weight& weight = plan.weights()[i];
-    const int64_t size = weight_bytes(weight);
+    const int64_t size = backend::stored_bytes(weight);
     bytes += weight.experts > 1 ? size / weight.experts * std::min<int64_t>(top_k, weight.experts)
                                 : size;
   }
@@ -89,15 +91,6 @@ int64_t cache_traffic(const plan::Plan& plan, int64_t position) {
 }
 
 }  // namespace
-
-int64_t weight_bytes(const plan::Weight& weight) {
-  size_t bytes = weight.data.size() + weight.scales.size() + weight.biases.size();
-  for (const std::span<const std::byte> matrix : weight.expert_data)
-    bytes += matrix.size();
-  for (const std::span<const std::byte> scales : weight.expert_scales)
-    bytes += scales.size();
-  return static_cast<int64_t>(bytes);
-}
 
 int64_t decode_bytes(const plan::Plan& plan, int64_t position) {
   return weight_traffic(plan) + cache_traffic(plan, position);

@@ -8,9 +8,6 @@
 
 namespace kapitsa::engine {
 
-// Everything that belongs to the weight, wherever it lies.
-int64_t weight_bytes(const plan::Weight& weight);
-
 // Bytes that routine 0 reads to decode one token at `position`: each weight once (of an embedding
 // table one row, of experts the chosen ones), the cached keys and values that the token sees, and
 // the recurrent states, which are also written.

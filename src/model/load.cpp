@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace kapitsa::model {
 namespace {
@@ -56,6 +57,14 @@ Status check_quantisation(const weights::Checkpoint& file) {
                    method};
 }
 
+// Tensors that are missing or have other shapes: what that may come from.
+Error with_hint(Error error, const std::string& architecture) {
+  if (error.code == ErrorCode::corrupt_file && error.message.find("tensor '") != std::string::npos)
+    error.message += "; the file is incomplete or damaged, or is not of the architecture '" +
+                     architecture + "' that it names: download it again, or take another one";
+  return error;
+}
+
 }  // namespace
 
 Result<Model> load_model(const weights::Checkpoint& checkpoint, const RecordOptions& options) {
@@ -66,7 +75,9 @@ Result<Model> load_model(const weights::Checkpoint& checkpoint, const RecordOpti
         checkpoint.format() == weights::Format::gguf ? arch->gguf_names : arch->model_types;
     if (std::find(names.begin(), names.end(), name) != names.end()) {
       KAPITSA_TRY(check_quantisation(checkpoint));
-      KAPITSA_ASSIGN(Model model, arch->load(checkpoint, options));
+      auto loaded = arch->load(checkpoint, options);
+      if (!loaded) return with_hint(loaded.error(), name);
+      Model model = std::move(*loaded);
       KAPITSA_TRY(check_layer_count(checkpoint, name));
       return model;
     }

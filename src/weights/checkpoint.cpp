@@ -105,6 +105,11 @@ const Tensor* Checkpoint::find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : found->second;
 }
 
+void Checkpoint::release(std::span<const std::byte> part) const {
+  for (const MappedFile& file : files_)
+    file.release(part);
+}
+
 const Tensor* Checkpoint::find_or_make(std::string_view name,
                                        const std::vector<int64_t>& shape) const {
   const Tensor* found = find(name);

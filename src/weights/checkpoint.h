@@ -125,6 +125,9 @@ public:
                                                  int64_t min = kMinInteger,
                                                  int64_t max = kMaxInteger) const;
 
+  // What this part of a file holds is read no more, or seldom: its pages leave the process.
+  void release(std::span<const std::byte> part) const;
+
   // For readers. keep() takes over a mapping that tensors point into. set() and add() return false
   // when the key or name exists already.
   void set_format(Format format) { format_ = format; }

@@ -38,6 +38,7 @@ Result<PlanRunner> PlanRunner::open(backend::Device& device, const plan::Plan& p
   limits.page_tokens = kPageTokens;
   limits.n_state_slots = options.n_sequences;
   limits.compute = options.compute;
+  limits.copied = options.copied;
   KAPITSA_ASSIGN(runner.program_, device.load(plan, limits));
   for (int32_t s = 0; s < options.n_sequences; ++s)
     KAPITSA_TRY(runner.program_->clear_state(s));

@@ -5,7 +5,9 @@
 
 #include "backend/backend.h"
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace kapitsa::test {
@@ -17,6 +19,7 @@ struct RunnerOptions {
   int32_t routine = 0;
   backend::ComputeMode compute = backend::ComputeMode::f32;
   bool graphs = false;  // capture every row bucket of the device
+  std::function<void(std::span<const std::byte>)> copied = {};  // ProgramLimits::copied
 };
 
 // Rows of one sequence in a decode pass. parents index `tokens`, -1 is the committed state; empty

@@ -102,11 +102,11 @@ private:
     MemoryNeed need;
     bool copy_panels = true;
   };
-  // With panels in memory if they fit, else without.
+  // With panels in memory if they fit, else without. By the memory that was free when the device
+  // was opened, so that load() does what memory_need() said.
   Result<Fit> fit_memory(const plan::Plan& lowered, const ProgramLimits& limits) const {
     KAPITSA_ASSIGN(const Layout copied, make_layout(lowered, limits, pool_->n_threads(), true));
-    const auto memory = memory_info();
-    if (!memory || copied.need.total() <= memory->available_bytes) return Fit{copied.need, true};
+    if (copied.need.total() <= info_.memory_free) return Fit{copied.need, true};
     KAPITSA_ASSIGN(const Layout mapped, make_layout(lowered, limits, pool_->n_threads(), false));
     return Fit{mapped.need, false};
   }
@@ -115,16 +115,15 @@ private:
     return Error{ErrorCode::out_of_memory, "cpu: not enough memory to prepare the model"};
   }
 
-  static Status check_memory(const MemoryNeed& need) {
-    const auto memory = memory_info();
-    if (!memory || need.total() <= memory->available_bytes) return {};
+  Status check_memory(const MemoryNeed& need) const {
+    if (need.total() <= info_.memory_free) return {};
     const auto mib = [](int64_t bytes) { return bytes >> 20; };
     return Error{ErrorCode::out_of_memory,
                  fmt::format("cpu: needs {} MiB (weights {}, KV cache {}, states {}, buffers {}), "
                              "{} MiB are free: {} MiB are missing",
                              mib(need.total()), mib(need.weights), mib(need.kv_cache),
-                             mib(need.recurrent), mib(need.buffers), mib(memory->available_bytes),
-                             mib(need.total() - memory->available_bytes) + 1)};
+                             mib(need.recurrent), mib(need.buffers), mib(info_.memory_free),
+                             mib(need.total() - info_.memory_free) + 1)};
   }
 
   const Kernels& kernels_;

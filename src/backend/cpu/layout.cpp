@@ -300,6 +300,9 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
     layout.columns.push_back(has_columns[i] ? weights.add(weight.in * weight.out, sizeof(float))
                                             : -1);
   }
+  std::vector<bool> in_weight_block(plan.weights().size());
+  for (size_t i = 0; i < in_weight_block.size(); ++i)
+    in_weight_block[i] = layout.vectors[i] >= 0 || layout.panels[i] >= 0 || layout.columns[i] >= 0;
   for (const plan::Rope* rope : layout.ropes)
     layout.rope_values.push_back(
         buffers.add(limits.max_rows * 2 * std::ssize(rope->inv_freq), sizeof(float)));
@@ -312,6 +315,7 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits, 
     return Error{ErrorCode::out_of_memory, "cpu: the sizes asked for exceed the address space"};
   }
   layout.need = {.weights = weights.total(),
+                 .weights_mapped = mapped_bytes(plan, in_weight_block),
                  .kv_cache = caches.total(),
                  .recurrent = recurrent.total(),
                  .buffers = buffers.total()};

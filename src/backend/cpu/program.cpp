@@ -109,6 +109,16 @@ Status CpuProgram::allocate() {
   return {};
 }
 
+void CpuProgram::report_copied(const plan::Weight& weight) const {
+  if (!context_.limits.copied) return;
+  for (const std::span<const std::byte> part : {weight.data, weight.scales, weight.biases})
+    context_.limits.copied(part);
+  for (const std::span<const std::byte> part : weight.expert_data)
+    context_.limits.copied(part);
+  for (const std::span<const std::byte> part : weight.expert_scales)
+    context_.limits.copied(part);
+}
+
 Status CpuProgram::bind_weight(size_t index) {
   const plan::Weight& weight = plan_.weights()[index];
   WeightView view = {.source = &weight,
@@ -140,6 +150,7 @@ Status CpuProgram::bind_weight(size_t index) {
                    "tensor '" + weight.name +
                        "': expected finite block scales, found infinity or NaN"};
     view.panels = panels;
+    report_copied(weight);
   }
   if (layout_.columns[index] >= 0) {
     auto* columns = reinterpret_cast<float*>(weight_block_.data() + layout_.columns[index]);

@@ -47,6 +47,7 @@ private:
   CpuProgram() = default;
   Status allocate();
   Status bind_weight(size_t index);
+  void report_copied(const plan::Weight& weight) const;
   void bind_steps();
   void find_sequences(const plan::Pass& pass);
   void run_steps(const std::vector<BoundStep>& steps, int thread, int n_threads);

@@ -101,7 +101,8 @@ private:
 
   static MemoryNeed need_of(const plan::Plan& lowered, const ProgramLimits& limits) {
     constexpr auto kValue = static_cast<int64_t>(sizeof(double));
-    MemoryNeed need;
+    MemoryNeed need{.weights_mapped =
+                        mapped_bytes(lowered, std::vector<bool>(lowered.weights().size()))};
     for (const plan::Buffer& buffer : lowered.buffers())
       need.buffers += buffer.width * buffer_rows(limits, buffer.rows) *
                       (buffer.dtype == DType::i32 ? int64_t{sizeof(int32_t)} : kValue);
