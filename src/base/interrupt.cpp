@@ -22,12 +22,16 @@ extern "C" void count_interrupt(int) {
   ::signal(SIGINT, end_program);  // the next one
 }
 
+extern "C" void count_every_signal(int) {
+  interrupts = interrupts + 1;
+}
+
 // Without SA_RESTART, so that a read from the terminal ends.
-void install() {
+void install(int signal, void (*handler)(int)) {
   struct sigaction action{};
-  action.sa_handler = count_interrupt;
+  action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
-  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
@@ -37,16 +41,19 @@ void end_on_interrupt() {
 }
 
 struct InterruptGuard::Previous {
-  struct sigaction action{};
+  struct sigaction interrupt{};
+  struct sigaction terminate{};
 };
 
-InterruptGuard::InterruptGuard() : previous_(std::make_unique<Previous>()) {
-  ::sigaction(SIGINT, nullptr, &previous_->action);
+InterruptGuard::InterruptGuard(Kind kind) : kind_(kind), previous_(std::make_unique<Previous>()) {
+  ::sigaction(SIGINT, nullptr, &previous_->interrupt);
+  ::sigaction(SIGTERM, nullptr, &previous_->terminate);
   reset();
 }
 
 InterruptGuard::~InterruptGuard() {
-  ::sigaction(SIGINT, &previous_->action, nullptr);
+  ::sigaction(SIGINT, &previous_->interrupt, nullptr);
+  ::sigaction(SIGTERM, &previous_->terminate, nullptr);
 }
 
 bool InterruptGuard::interrupted() const {
@@ -55,7 +62,8 @@ bool InterruptGuard::interrupted() const {
 
 void InterruptGuard::reset() {
   interrupts = 0;
-  install();
+  install(SIGINT, kind_ == Kind::cleanup ? count_every_signal : count_interrupt);
+  if (kind_ == Kind::cleanup) install(SIGTERM, count_every_signal);
 }
 
 }  // namespace kapitsa

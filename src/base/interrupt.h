@@ -1,6 +1,6 @@
 // Ctrl-C as one line and an exit code, or as a flag. While an InterruptGuard lives, the first
 // Ctrl-C raises the flag, and ends a system call that waits, instead of ending the program; a
-// second one before reset() ends it.
+// second one before reset() ends it, unless the guard is there to clean up.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,11 @@ void end_on_interrupt();
 // One at a time: the flag belongs to the process.
 class InterruptGuard {
 public:
-  InterruptGuard();
+  enum class Kind {
+    answer,   // as above
+    cleanup,  // SIGTERM raises the flag too, and no signal ends the program: the holder does soon
+  };
+  explicit InterruptGuard(Kind kind = Kind::answer);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
@@ -26,6 +30,7 @@ public:
   void reset();
 
 private:
+  Kind kind_;
   struct Previous;
   std::unique_ptr<Previous> previous_;
 };

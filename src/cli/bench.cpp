@@ -167,6 +167,8 @@ Result<LoadOptions> chosen_model(const BenchOptions& options) {
 
 Result<BenchReport> bench(const BenchOptions& options) {
   BenchReport report;
+  if (!options.json_path.empty() && options.json_path != "-")
+    KAPITSA_TRY(check_can_write(options.json_path));
   KAPITSA_ASSIGN(LoadOptions load, chosen_model(options));
   load.trace = options.trace;
   progress("reading the model");

@@ -5,6 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 
 namespace kapitsa::cli {
@@ -35,6 +40,43 @@ OptionEntry entry_of(const CLI::Option& option) {
   return entry;
 }
 
+// Whether the whole text is a number of this type, in decimal; the parser itself would take a part
+// of it, octal digits, or a number that is none.
+template <typename Number>
+bool is_number(const std::string& text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return false;
+  if constexpr (std::is_floating_point_v<Number>) return std::isfinite(value);
+  return true;
+}
+
+// For Option::check(): what is wrong with a value of this type.
+template <typename Number>
+std::string not_a_number(const std::string& text) {
+  if (is_number<Number>(text)) return "";
+  if constexpr (std::is_floating_point_v<Number>)
+    return fmt::format("expected a number, found {}", text);
+  return fmt::format("expected a whole number from {} to {}, found {}",
+                     std::numeric_limits<Number>::min(), std::numeric_limits<Number>::max(), text);
+}
+
+template <typename Number>
+CLI::Option* number_option(CLI::App& app, const std::string& names, Number& value,
+                           const std::string& description) {
+  return app.add_option(names, value, description)->check(not_a_number<Number>);
+}
+
+// Beside not_a_number(), which has seen the text.
+template <typename Number>
+std::string not_in_range(const std::string& text, Number low, Number high) {
+  Number value{};
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  if (value >= low && value <= high) return "";
+  return fmt::format("expected a number from {} to {}, found {}", low, high, text);
+}
+
 // The first argument when it looks like a command and is none.
 std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return "";
@@ -53,12 +95,14 @@ Option& Option::required() {
 }
 
 Option& Option::range(int64_t low, int64_t high) {
-  option_->check(CLI::Range(low, high));
+  option_->check([low, high](const std::string& text) { return not_in_range(text, low, high); },
+                 fmt::format("[{} - {}]", low, high));
   return *this;
 }
 
 Option& Option::range(double low, double high) {
-  option_->check(CLI::Range(low, high));
+  option_->check([low, high](const std::string& text) { return not_in_range(text, low, high); },
+                 fmt::format("[{} - {}]", low, high));
   return *this;
 }
 
@@ -117,22 +161,22 @@ Option Command::option(const std::string& names, std::string& value,
 
 Option Command::option(const std::string& names, int32_t& value,
                        const std::string& description) const {
-  return Option(app_->add_option(names, value, description));
+  return Option(number_option(*app_, names, value, description));
 }
 
 Option Command::option(const std::string& names, uint64_t& value,
                        const std::string& description) const {
-  return Option(app_->add_option(names, value, description));
+  return Option(number_option(*app_, names, value, description));
 }
 
 Option Command::option(const std::string& names, float& value,
                        const std::string& description) const {
-  return Option(app_->add_option(names, value, description));
+  return Option(number_option(*app_, names, value, description));
 }
 
 Option Command::option(const std::string& names, double& value,
                        const std::string& description) const {
-  return Option(app_->add_option(names, value, description));
+  return Option(number_option(*app_, names, value, description));
 }
 
 Option Command::option(const std::string& names, std::vector<std::string>& value,
@@ -142,7 +186,7 @@ Option Command::option(const std::string& names, std::vector<std::string>& value
 
 Option Command::option(const std::string& names, std::vector<int32_t>& value,
                        const std::string& description) const {
-  return Option(app_->add_option(names, value, description));
+  return Option(app_->add_option(names, value, description)->check(not_a_number<int32_t>));
 }
 
 Option Command::flag(const std::string& names, bool& value, const std::string& description) const {

@@ -110,7 +110,7 @@ Result<std::string> python_index() {
 
 Result<hub::Pulled> pull_model(const std::string& name, bool quiet) {
   KAPITSA_ASSIGN(const hub::LocalFolders folders, model_folders());
-  const InterruptGuard interrupt;
+  const InterruptGuard interrupt(InterruptGuard::Kind::cleanup);
   ProgressBar bar(name, ProgressBar::style_for_stderr(quiet));
   hub::PullOptions options = pull_options(folders);
   options.http.cancelled = [&] { return interrupt.interrupted(); };

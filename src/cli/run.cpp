@@ -6,11 +6,11 @@
 #include "cli/cli.h"
 #include "cli/models.h"
 #include "cli/options.h"
+#include "cli/show.h"
 #include "kapitsa/engine.h"
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -64,14 +64,6 @@ std::string not_empty(const std::string& text) {
   return text.empty() ? "expected a text, found an empty one" : "";
 }
 
-std::string fits_seed(const std::string& text) {
-  uint64_t seed = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, seed);
-  if (error == std::errc() && stop == end) return "";
-  return fmt::format("expected a whole number from 0 to {}, found {}", UINT64_MAX, text);
-}
-
 // Options that would have no effect are refused, not ignored.
 Status check_use(const Engine& engine, const RunOptions& options) {
   if (options.chat.system.empty()) return {};
@@ -93,10 +85,25 @@ void warn_of_long_context(const Engine& engine) {
                model.context, model.context_trained);
 }
 
+void warn_of_disk(const Engine& engine) {
+  if (engine.model().weights_on_disk == 0) return;
+  std::fprintf(
+      stderr,
+      "kapitsa: %s of the weights do not fit in the free memory and are read from the disk "
+      "again for every token; a smaller quantisation or a shorter --ctx is faster\n",
+      show_bytes(engine.model().weights_on_disk).c_str());
+}
+
+// With --json, programs read what failed where they read all else.
+int fail(const Error& error, const RunOptions& options) {
+  if (options.chat.style.json) fmt::print("{}\n", event_json(Failed{error}, ""));
+  return report(error);
+}
+
 int run_command(RunOptions& options, bool has_prompt) {
   const auto path = find_or_pull_model(options.model, options.chat.style.quiet);
   if (!path && path.error().code == ErrorCode::cancelled) return kExitInterrupted;
-  if (!path) return report(path.error());
+  if (!path) return fail(path.error(), options);
   const bool converse = options.converse || (!has_prompt && is_terminal(0));
   if (!has_prompt && !converse) {
     options.prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
@@ -104,12 +111,13 @@ int run_command(RunOptions& options, bool has_prompt) {
       options.prompt.pop_back();
   }
   if (!converse && options.prompt.empty()) {
-    return report({ErrorCode::invalid_argument, "the prompt is empty"});
+    return fail({ErrorCode::invalid_argument, "the prompt is empty"}, options);
   }
   const auto engine = Engine::load(load_options(options.machine, *path));
-  if (!engine) return report(engine.error());
-  if (const Status use = check_use(**engine, options); !use) return report(use.error());
+  if (!engine) return fail(engine.error(), options);
+  if (const Status use = check_use(**engine, options); !use) return fail(use.error(), options);
   warn_of_long_context(**engine);
+  warn_of_disk(**engine);
   if (!converse) return answer_once(**engine, options);
   options.chat.history = history_file();
   return chat(**engine, options.chat);
@@ -160,7 +168,7 @@ void add_run(const Command& app, int& exit_code) {
   command.option("--repeat-penalty", sampling.repetition_penalty, "1: off").group(group);
   Option seed = command.option("--seed", options->seed,
                                "Same seed, same answer; default: a random one, shown at the end");
-  seed.check(fits_seed).group(group);
+  seed.group(group);
   add_machine_options(command, options->machine);
   command.footer("Examples:\n"
                  "  kapitsa run smollm2\n"

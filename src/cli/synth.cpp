@@ -28,7 +28,7 @@ int synth_command(const SynthCommand& command) {
     return report(
         {ErrorCode::invalid_argument, command.path + ": exists already; --force writes over it"});
   }
-  const InterruptGuard guard;
+  const InterruptGuard guard(InterruptGuard::Kind::cleanup);
   ProgressBar bar(command.model, ProgressBar::style_for_stderr(command.quiet));
   const auto bytes = write_synthetic(
       {.model = command.model,

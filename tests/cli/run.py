@@ -83,6 +83,45 @@ class Errors(unittest.TestCase):
         done = run("run", MODEL, "x", "--ctx", "300", "-n", "1")
         self.assertIn("longer than the 256 that the model was trained for", done.stderr)
 
+    def test_numbers_say_what_was_expected_and_found(self):
+        whole = "expected a whole number from -2147483648 to 2147483647, found "
+        self.check(2, ["run", MODEL, "x", "--threads", "two"], "--threads", whole + "two")
+        self.check(2, ["run", MODEL, "x", "--ctx", "99999999999"], "--ctx", whole + "99999999999")
+        self.check(2, ["run", MODEL, "x", "--ctx", "12x"], whole + "12x")
+        self.check(2, ["run", MODEL, "x", "--temp", "nan"], "--temp: expected a number, found nan")
+        self.check(2, ["bench", MODEL, "--time", "nan"], "--time: expected a number, found nan")
+        self.check(2, ["bench", MODEL, "--time", "-1"], "--time: expected a number from 0 to 1000000, found -1")
+        self.check(2, ["bench", MODEL, "-d", "64,ten"], "--depths", whole + "ten")
+        self.check(2, ["bench", MODEL, "-r", "0"], "--runs: expected a number from 1 to 1000, found 0")
+
+    def test_a_home_that_is_a_file_is_told(self):
+        with tempfile.NamedTemporaryFile() as file:
+            for command in (["list"], ["pull", "smollm2"], ["run", "smollm2", "x"]):
+                done = run(*command, KAPITSA_HOME=file.name)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(done.stderr, f"kapitsa: KAPITSA_HOME: {file.name}: expected a folder for models and data, found a file\n")
+
+    def test_bench_looks_at_its_output_file_first(self):
+        done = run("bench", MODEL, "--json", "/no/such/folder/bench.json")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout, "")
+        self.assertIn("/no/such/folder/bench.json: cannot create", done.stderr)
+        self.check(1, ["bench", MODEL, "--json", tempfile.gettempdir()], "found a folder")
+
+    def test_a_signal_leaves_nothing_of_a_synthetic_file(self):
+        for number, code in ((signal.SIGTERM, 130), (signal.SIGINT, 130)):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "m.gguf")
+                with subprocess.Popen([PROGRAM, "synth", "qwen3-1.7b", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      encoding="utf-8", env=environment()) as process:
+                    while not os.path.exists(path + ".part") and process.poll() is None:
+                        time.sleep(0.01)
+                    process.send_signal(number)
+                    process.send_signal(number)  # an impatient one
+                    _, errors = process.communicate(timeout=DEADLINE)
+                self.assertEqual(process.returncode, code, errors)
+                self.assertEqual(os.listdir(folder), [])
+
     def test_an_answer_that_cannot_be_written_fails(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run([PROGRAM, "run", MODEL, "x", "-n", "2"], stdout=full, stderr=subprocess.PIPE,
@@ -182,6 +221,12 @@ class Answers(unittest.TestCase):
         done = run("run", MODEL, "--json", "x " * 400)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(json.loads(done.stdout)["code"], "context_overflow")
+        for arguments in (["no-such-model", "x"], [__file__, "x"], [MODEL]):
+            done = run("run", *arguments, "--json")
+            self.assertEqual(done.returncode, 1)
+            event = json.loads(done.stdout)
+            self.assertEqual(event["event"], "error")
+            self.assertEqual(done.stderr, f"kapitsa: {event['message']}\n")
 
     def test_ctrl_c_ends_an_answer_with_130(self):
         # The reference, so that the answer is long enough in seconds.
