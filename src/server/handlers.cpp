@@ -103,6 +103,18 @@ void health(Context& context) {
   context.respond(std::move(response));
 }
 
+// The page loads nothing from elsewhere, and may not.
+void page(Context& context) {
+  http::Response response{.content_type = "text/html; charset=utf-8"};
+  response.headers = {{"content-security-policy",
+                       "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+                       "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                       "frame-ancestors 'none'"},
+                      {"x-content-type-options", "nosniff"}};
+  response.body = chat_page();
+  context.respond(std::move(response));
+}
+
 void metrics(Context& context) {
   std::map<std::string, double> gauges = {
       {"open_requests", context.service->open_requests},
@@ -191,7 +203,7 @@ bool generates(std::string_view path) {
 
 void dispatch(Context context) {
   const std::string& path = context.path;
-  if (path == "/") return context.reply("Kapitsa is running.\n", "text/plain; charset=utf-8");
+  if (path == "/") return page(context);
   if (path == "/health" || path == "/ready") return health(context);
   if (path == "/metrics") return metrics(context);
   if (path == "/version") return context.reply(api::version_json());
@@ -244,6 +256,12 @@ void Handlers::handle(const std::shared_ptr<http::Exchange>& exchange) const {
                          .message = fmt::format("{} takes {}, not {}", request.path, route->method,
                                                 request.method)});
   }
+  if (const auto coding = request.header("content-encoding");
+      !coding.empty() && coding != "identity")
+    return context.fail({.status = 415,
+                         .message = fmt::format("request bodies compressed with '{}' are not "
+                                                "supported; send them plain",
+                                                coding)});
   dispatch(std::move(context));
 }
 

@@ -21,6 +21,9 @@ private:
   AccessPolicy policy_;
 };
 
+// The page for a browser at "/"; from web/chat.html.
+std::string_view chat_page();
+
 // "/v1/v1/models/" -> "/models": what clients with and without "/v1" in their base address send.
 std::string route_of(std::string_view path);
 

@@ -13,6 +13,7 @@ std::string_view reason_phrase(int status) {
   case 405: return "Method Not Allowed";
   case 408: return "Request Timeout";
   case 413: return "Payload Too Large";
+  case 415: return "Unsupported Media Type";
   case 429: return "Too Many Requests";
   case 431: return "Request Header Fields Too Large";
   case 500: return "Internal Server Error";
