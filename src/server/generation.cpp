@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <random>
 
@@ -77,9 +78,12 @@ private:
         return found == types->end() ? std::string() : found->second;
       };
       const auto& prompt = std::get<ChatPrompt>(request.prompt);
-      auto rendered = engine.render(prompt);
-      if (!rendered) return api::engine_error(rendered.error(), 0, 0);
-      options.in_reasoning = text::ends_in_reasoning(loaded_->facts.format, *rendered);
+      // Only a model that reasons has prompts that may end in the middle of it.
+      if (!loaded_->facts.format.reasoning_begin.empty()) {
+        const auto rendered = engine.render(prompt);
+        if (!rendered) return api::engine_error(rendered.error(), 0, 0);
+        options.in_reasoning = text::ends_in_reasoning(loaded_->facts.format, *rendered);
+      }
       choice.parser = text::make_output_parser(loaded_->facts.format, std::move(options));
     }
     const auto for_count = request.prompt;

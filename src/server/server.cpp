@@ -33,7 +33,7 @@ public:
                                        .origins = options.allowed_origins,
                                        .api_key = options.api_key});
     http::HttpOptions http;
-    http.host = options.host;
+    http.host = options.host == "localhost" ? "127.0.0.1" : options.host;
     http.port = options.port;
     KAPITSA_ASSIGN(http_, http::HttpServer::start(
                               http, {.handler = [handlers](const auto& e) { handlers.handle(e); },

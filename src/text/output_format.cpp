@@ -53,10 +53,11 @@ OutputFormat output_format(std::string_view source) {
     format.reasoning_begin = "<think>";
     format.reasoning_end = "</think>";
   }
-  format.needs_control =
-      format.tools == ToolStyle::harmony || format.tools == ToolStyle::gemma ||
-      format.tools == ToolStyle::mistral || format.tools == ToolStyle::llama_json ||
+  format.control_in_reasoning =
       format.reasoning_begin.starts_with("<|") || format.reasoning_begin.starts_with("[");
+  format.control_in_tools =
+      format.tools == ToolStyle::harmony || format.tools == ToolStyle::gemma ||
+      format.tools == ToolStyle::mistral || format.tools == ToolStyle::llama_json;
   return format;
 }
 

@@ -26,8 +26,9 @@ struct OutputFormat {
   ToolStyle tools = ToolStyle::none;
   std::string reasoning_begin;  // "<think>"; empty: the model does not reason aloud
   std::string reasoning_end;    // "</think>"
-  // The tags are control tokens, which the text of an answer has only when it is asked to.
-  bool needs_control = false;
+  // Their marks are control tokens, which the text of an answer has only when it is asked to.
+  bool control_in_tools = false;
+  bool control_in_reasoning = false;
 };
 
 OutputFormat output_format(std::string_view chat_template);

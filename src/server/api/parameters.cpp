@@ -154,7 +154,8 @@ Call chat_call(const ModelFacts& facts, ChatPrompt prompt, const Sampling& sampl
     request.sampling.choice = static_cast<uint32_t>(choice);
     request.max_tokens = max_tokens;
     request.stop = stops;
-    request.show_control = facts.format.needs_control;
+    request.show_control = facts.format.control_in_reasoning ||
+                           (facts.format.control_in_tools && !prompt.tools.empty());
     call.requests.push_back(std::move(request));
   }
   return call;

@@ -86,8 +86,10 @@ TEST(OutputFormat, is_told_by_the_template) {
   EXPECT_EQ(output_format(kGlm).tools, ToolStyle::glm_xml);
   EXPECT_EQ(output_format("{{ messages }}").tools, ToolStyle::none);
   EXPECT_EQ(output_format("{{ messages }}").reasoning_end, "");
-  EXPECT_TRUE(output_format(kHarmony).needs_control);
-  EXPECT_FALSE(output_format(kQwen35).needs_control);
+  EXPECT_TRUE(output_format(kHarmony).control_in_reasoning);
+  EXPECT_TRUE(output_format(kMistral).control_in_tools);
+  EXPECT_FALSE(output_format(kMistral).control_in_reasoning);
+  EXPECT_FALSE(output_format(kQwen35).control_in_tools);
 }
 
 TEST(OutputFormat, a_prompt_may_end_in_reasoning) {
