@@ -1,6 +1,9 @@
 // The reply half: one block is open at a time, each begun and ended once, indices without gaps.
 #include "base/json_write.h"
 #include "server/api/anthropic_messages.h"
+#include "server/api/fields.h"
+
+#include <boost/json/object.hpp>
 
 namespace kapitsa::server::api {
 namespace {
@@ -36,9 +39,13 @@ void write_stop(JsonWriter& json, const Ended& end) {
   }
 }
 
-// A call that was cut may be half a JSON text.
-std::string object_or_empty(const AnswerPart& part) {
-  return part.complete && !part.text.empty() ? part.text : "{}";
+// The input of a call must be an object; what the model wrote may be something else, or half of it.
+std::string object_of(const AnswerPart& part) {
+  ApiError error;
+  if (part.complete && parse_body(part.text, error)) return part.text;
+  if (part.text.empty()) return "{}";
+  JsonWriter json;
+  return json.begin_object().member("invalid_json", part.text).end_object().take();
 }
 
 class MessagesDialect final : public Dialect {
@@ -69,13 +76,14 @@ public:
       if (answer->text.empty()) return "";
       // White space between a call and what follows is no text of its own.
       if (block_ == Block::none && index_ > 0 && blank(answer->text)) return "";
-      return open(Block::text) + delta("text_delta", "text", answer->text);
+      const std::string opened = open(Block::text);
+      return opened + delta("text_delta", "text", answer->text);
     }
     if (const auto* call = std::get_if<CallBegin>(&event)) return begin_call(*call);
     if (const auto* arguments = std::get_if<CallArguments>(&event))
       return delta("input_json_delta", "partial_json", arguments->text);
     if (std::holds_alternative<CallEnd>(event)) return close();
-    if (const auto* end = std::get_if<Ended>(&event)) return close() + message_delta(*end);
+    if (const auto* end = std::get_if<Ended>(&event)) return close().append(message_delta(*end));
     return "";
   }
 
@@ -129,7 +137,7 @@ private:
       break;
     case AnswerPart::Kind::call:
       json.member("type", "tool_use").member("id", "toolu_" + part.call_id);
-      json.member("name", part.name).key("input").raw(object_or_empty(part));
+      json.member("name", part.name).key("input").raw(object_of(part));
       break;
     }
     json.end_object();
