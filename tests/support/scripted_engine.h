@@ -24,11 +24,13 @@ class ScriptedEngine final : public Engine {
 public:
   using Writer = std::function<Script(const Request&)>;
 
-  ScriptedEngine(Writer writer, std::string chat_template) : writer_(std::move(writer)) {
+  // A byte is a token.
+  ScriptedEngine(Writer writer, std::string chat_template, int32_t context)
+      : writer_(std::move(writer)) {
     info_.name = "Scripted";
     info_.architecture = "script";
-    info_.context = 1000;
-    info_.context_trained = 1000;
+    info_.context = context;
+    info_.context_trained = context;
     info_.has_chat_template = true;
     info_.chat_template = std::move(chat_template);
   }

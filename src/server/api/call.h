@@ -7,6 +7,7 @@
 #include "text/output_parser.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct Call {
   bool chat = true;  // answers are split into reasoning, content and calls
   bool parse_tools = false;
   bool one_call_only = false;
-  std::vector<Request> requests;  // one for each answer
+  std::vector<Request> requests;       // one for each answer
+  std::set<std::string> custom_tools;  // called with plain text
   // (tool, parameter) -> JSON type, for formats that write parameters as bare text.
   std::map<std::pair<std::string, std::string>, std::string> parameter_types;
 };

@@ -32,8 +32,7 @@ ToolCall read_tool_call(const Fields& item) {
     }
     const Fields fields(*custom, item.path("custom"), item.error());
     call.name = fields.required_text("name");
-    call.arguments =
-        fmt::format("{{\"input\":{}}}", json_string(fields.text("input").value_or("")));
+    call.arguments = custom_arguments(fields.text("input").value_or(""));
     return call;
   }
   const Fields fields(*function, item.path("function"), item.error());
@@ -135,11 +134,16 @@ void read_tool(const Fields& item, Call& call, ChatPrompt& prompt) {
   Tool tool{.name = fields.required_text("name"),
             .description = fields.text("description").value_or("")};
   if (custom) {
-    fields.fail(
-        "name",
-        fmt::format("{}: custom tools are not supported here; use a function", item.path("type")),
-        "unsupported_parameter");
-    return;
+    const json::object* format = fields.object("format");
+    if (format != nullptr &&
+        Fields(*format, fields.path("format"), item.error()).text("type").value_or("text") !=
+            "text")
+      fields.fail("format", fmt::format("{}: {}", fields.path("format"), kNoGrammar),
+                  "unsupported_parameter");
+    call.custom_tools.insert(tool.name);
+    ApiError none;
+    const auto schema = parse_body(kCustomToolSchema, none);
+    return add_tool(fields, call, prompt, std::move(tool), &*schema);
   }
   add_tool(fields, call, prompt, std::move(tool), fields.object("parameters"));
 }
@@ -243,6 +247,7 @@ Call parse_chat(const json::object& object, const ModelFacts& facts, ChatReplyOp
   call.model = body.text("model").value_or(facts.name);
   call.stream = body.flag("stream").value_or(false);
   reply.include_usage = include_usage(body, call.stream);
+  reply.custom_tools = std::move(parsed.custom_tools);
   reply.model = call.model;
   reply.choices = static_cast<size_t>(n);
   return call;
@@ -253,7 +258,8 @@ namespace {
 class ChatDialect final : public Dialect {
 public:
   explicit ChatDialect(ChatReplyOptions options)
-      : options_(std::move(options)), usages_(options_.choices), calls_(options_.choices, -1) {}
+      : options_(std::move(options)), usages_(options_.choices), calls_(options_.choices, -1),
+        custom_(options_.choices), held_(options_.choices) {}
 
   Family family() const override { return Family::openai; }
 
@@ -279,15 +285,17 @@ public:
     }
     if (const auto* call = std::get_if<CallBegin>(&event)) {
       ++calls_[choice];
+      custom_[choice] = is_custom(call->name);
+      held_[choice].clear();
       return chunk(choice, [&](JsonWriter& json) { write_call_begin(json, choice, *call); });
     }
     if (const auto* arguments = std::get_if<CallArguments>(&event)) {
-      return chunk(choice, [&](JsonWriter& json) {
-        json.key("tool_calls").begin_array().begin_object().member("index", calls_[choice]);
-        json.key("function").begin_object().member("arguments", arguments->text).end_object();
-        json.end_object().end_array();
-      });
+      if (!custom_[choice]) return call_delta(choice, "function", "arguments", arguments->text);
+      held_[choice] += arguments->text;  // plain text can only be read out of the whole
+      return "";
     }
+    if (std::holds_alternative<CallEnd>(event) && custom_[choice])
+      return call_delta(choice, "custom", "input", custom_input(held_[choice]));
     if (const auto* end = std::get_if<Ended>(&event)) {
       usages_[choice] = end->usage;
       return chunk(choice, [](JsonWriter&) {}, finish_reason(*end));
@@ -360,11 +368,35 @@ private:
     return sse("", json.end_object().take());
   }
 
+  bool is_custom(const std::string& tool) const { return options_.custom_tools.contains(tool); }
+
+  std::string call_delta(size_t choice, const char* kind, const char* member,
+                         const std::string& text) const {
+    return chunk(choice, [&](JsonWriter& json) {
+      json.key("tool_calls").begin_array().begin_object().member("index", calls_[choice]);
+      json.key(kind).begin_object().member(member, text).end_object();
+      json.end_object().end_array();
+    });
+  }
+
   void write_call_begin(JsonWriter& json, size_t choice, const CallBegin& call) const {
     json.key("tool_calls").begin_array().begin_object().member("index", calls_[choice]);
-    json.member("id", "call_" + call.id).member("type", "function");
-    json.key("function").begin_object().member("name", call.name).member("arguments", "");
-    json.end_object().end_object().end_array();
+    write_call(json, call.id, call.name, "");
+    json.end_object().end_array();
+  }
+
+  void write_call(JsonWriter& json, const std::string& id, const std::string& name,
+                  const std::string& arguments) const {
+    const bool custom = is_custom(name);
+    const char* kind = custom ? "custom" : "function";
+    json.member("id", "call_" + id).member("type", kind);
+    json.key(kind).begin_object().member("name", name);
+    if (custom) {
+      json.member("input", arguments.empty() ? arguments : custom_input(arguments));
+    } else {
+      json.member("arguments", arguments);
+    }
+    json.end_object();
   }
 
   void write_choice(JsonWriter& json, size_t index, const WholeAnswer& answer) const {
@@ -386,9 +418,9 @@ private:
       json.key("tool_calls").begin_array();
       for (const AnswerPart& part : answer.parts) {
         if (part.kind != AnswerPart::Kind::call) continue;
-        json.begin_object().member("id", "call_" + part.call_id).member("type", "function");
-        json.key("function").begin_object().member("name", part.name);
-        json.member("arguments", part.text).end_object().end_object();
+        json.begin_object();
+        write_call(json, part.call_id, part.name, part.text);
+        json.end_object();
       }
       json.end_array();
     }
@@ -405,7 +437,11 @@ private:
 
   const ChatReplyOptions options_;
   std::vector<Usage> usages_;
-  std::vector<int> calls_;  // index of the last call of each choice
+  // Of each choice: the index of its last call, whether that is of a custom tool, and its
+  // arguments.
+  std::vector<int> calls_;
+  std::vector<bool> custom_;
+  std::vector<std::string> held_;
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <boost/json/object.hpp>
 
 #include <memory>
+#include <set>
+#include <string>
 
 namespace kapitsa::server::api {
 
@@ -18,6 +20,7 @@ struct ChatReplyOptions {
   bool include_usage = false;
   bool logprobs = false;
   size_t choices = 1;
+  std::set<std::string> custom_tools = {};  // called with plain text
 };
 
 Call parse_chat(const boost::json::object& body, const ModelFacts& facts, ChatReplyOptions& reply,

@@ -89,6 +89,22 @@ std::string content_text(const Fields& fields, std::string_view name) {
   return text;
 }
 
+const char kCustomToolSchema[] =
+    R"({"type":"object","properties":{"input":{"type":"string"}},"required":["input"]})";
+
+std::string custom_input(const std::string& arguments) {
+  ApiError error;
+  const auto object = parse_body(arguments, error);
+  if (!object) return arguments;
+  const Fields fields(*object, "", error);
+  return fields.has("input") ? fields.text("input").value_or(arguments) : arguments;
+}
+
+std::string custom_arguments(const std::string& input) {
+  JsonWriter json;
+  return json.begin_object().member("input", input).end_object().take();
+}
+
 bool include_usage(const Fields& fields, bool stream) {
   const boost::json::object* options = fields.object("stream_options");
   if (options == nullptr) return false;

@@ -22,6 +22,12 @@ void write_logprobs(JsonWriter& json, const char* name,
                     const std::vector<TextDelta::Position>& logprobs);
 // The text of content given as a string or as a list of text parts; anything else is refused.
 std::string content_text(const Fields& fields, std::string_view name);
+// A custom tool takes plain text, and the model calls it as a function of this schema.
+extern const char kCustomToolSchema[];
+// The text out of the arguments {"input": TEXT}, and the way back.
+std::string custom_input(const std::string& arguments);
+std::string custom_arguments(const std::string& input);
+
 // Whether the usage chunk was asked for, by stream_options.
 bool include_usage(const Fields& fields, bool stream);
 

@@ -1,7 +1,7 @@
 // The reply half: every event repeats its type and has the next sequence number; one item is open
 // at a time; the end is exactly one of completed, incomplete and failed.
 #include "base/json_write.h"
-#include "server/api/fields.h"
+#include "server/api/openai_common.h"
 #include "server/api/openai_responses.h"
 
 #include <boost/json/object.hpp>
@@ -11,15 +11,6 @@ namespace kapitsa::server::api {
 namespace {
 
 using Kind = AnswerPart::Kind;
-
-// The text that a custom tool is called with, out of the arguments {"input": TEXT}.
-std::string custom_input(const std::string& arguments) {
-  ApiError error;
-  const auto object = parse_body(arguments, error);
-  if (!object) return arguments;
-  const Fields fields(*object, "", error);
-  return fields.has("input") ? fields.text("input").value_or(arguments) : arguments;
-}
 
 class ResponseDialect final : public Dialect {
 public:

@@ -1,6 +1,5 @@
 // The request half of https://platform.openai.com/docs/api-reference/responses. Kinds of items and
 // tools that this server does not know are left out, because agents add new ones with each version.
-#include "base/json_write.h"
 #include "server/api/messages.h"
 #include "server/api/openai_common.h"
 #include "server/api/openai_responses.h"
@@ -15,9 +14,6 @@ namespace kapitsa::server::api {
 namespace {
 
 namespace json = boost::json;
-
-constexpr const char* kTextSchema =
-    R"({"type":"object","properties":{"input":{"type":"string"}},"required":["input"]})";
 
 std::string reasoning_text(const Fields& item) {
   std::string text;
@@ -94,8 +90,7 @@ private:
     ToolCall call{.id = item.required_text("call_id"), .name = item.required_text("name")};
     const json::value* arguments = item.any(custom ? "input" : "arguments");
     if (custom) {
-      call.arguments =
-          fmt::format("{{\"input\":{}}}", json_string(item.text("input").value_or("")));
+      call.arguments = custom_arguments(item.text("input").value_or(""));
     } else if (arguments != nullptr) {
       call.arguments = arguments->is_string() ? std::string(view(arguments->get_string()))
                                               : json_text(*arguments);
@@ -143,7 +138,7 @@ void read_tool(const Fields& item, const std::string& name_space, Call& call, Ch
       if (const auto* text = definition->if_string())
         tool.description += "\nThe input follows this grammar:\n" + std::string(view(*text));
   ApiError none;
-  const auto schema = parse_body(kTextSchema, none);
+  const auto schema = parse_body(kCustomToolSchema, none);
   add_tool(item, call, prompt, std::move(tool), &*schema);
 }
 

@@ -29,7 +29,7 @@ protected:
     auto started = Server::start(options);
     ASSERT_TRUE(started.ok()) << started.error().message;
     server_ = std::move(*started);
-    auto engine = std::make_unique<ScriptedEngine>(std::move(writer), kTemplate);
+    auto engine = std::make_unique<ScriptedEngine>(std::move(writer), kTemplate, 1000);
     engine_ = engine.get();
     server_->serve(std::move(engine), "tiny");
   }
@@ -70,10 +70,10 @@ bool has(const std::string& text, const std::string& part) {
 #define EXPECT_HAS(text, part) EXPECT_TRUE(has(text, part)) << (text) << "\nwithout " << (part)
 
 TEST_F(ServerTest, chat_answers_whole) {
-  say({"<think>hm</th", "ink>\n\nHel", "lo"});
+  say({"<think>hm</th", "ink>\n\nGood ", "day"});
   const std::string body = chat(R"(,"model":"any","max_tokens":7,"seed":5,"stop":"x")");
   EXPECT_HAS(body, R"("model":"any")");
-  EXPECT_HAS(body, R"("content":"Hello","refusal":null,"reasoning_content":"hm")");
+  EXPECT_HAS(body, R"("content":"Good day","refusal":null,"reasoning_content":"hm")");
   EXPECT_HAS(body, R"("finish_reason":"stop")");
   EXPECT_HAS(body, R"("completion_tokens":3)");
   EXPECT_EQ(last_.max_tokens, 7);
@@ -83,11 +83,11 @@ TEST_F(ServerTest, chat_answers_whole) {
 }
 
 TEST_F(ServerTest, chat_streams_in_order) {
-  say({"Hel", "lo"}, FinishReason::length);
+  say({"Good", " day"}, FinishReason::length);
   const std::string body =
       chat(R"(,"stream":true,"stream_options":{"include_usage":true},"max_tokens":2)");
   const size_t role = body.find(R"("delta":{"role":"assistant","content":""})");
-  const size_t first = body.find(R"("delta":{"content":"Hel"})");
+  const size_t first = body.find(R"("delta":{"content":"Good"})");
   const size_t end = body.find(R"("delta":{},"logprobs":null,"finish_reason":"length")");
   const size_t usage = body.find(R"("choices":[],"usage":{)");
   EXPECT_LT(role, first);
@@ -114,6 +114,19 @@ TEST_F(ServerTest, chat_calls_tools) {
   EXPECT_HAS(one, R"("finish_reason":"tool_calls")");
   // Not asked for: text.
   EXPECT_HAS(chat(tools + R"(,"tool_choice":"none")"), "<tool_call>{");
+}
+
+TEST_F(ServerTest, chat_calls_custom_tools_with_plain_text) {
+  say({"<tool_call>{\"name\": \"patch\", \"arguments\": {\"inp",
+       "ut\": \"a \\\"b\\\"\"}}</tool_call>"});
+  const std::string tools = R"(,"tools":[{"type":"custom","custom":{"name":"patch"}}])";
+  EXPECT_HAS(chat(tools), R"("type":"custom","custom":{"name":"patch","input":"a \"b\""})");
+  const std::string stream = chat(tools + R"(,"stream":true)");
+  EXPECT_HAS(stream, R"("type":"custom","custom":{"name":"patch","input":""})");
+  EXPECT_HAS(stream, R"({"index":0,"custom":{"input":"a \"b\""}})");
+  EXPECT_HAS(
+      chat(R"(,"tools":[{"type":"custom","custom":{"name":"p","format":{"type":"grammar"}}}])"),
+      "unsupported_parameter");
 }
 
 TEST_F(ServerTest, a_call_that_is_cut_by_length_is_no_call) {
@@ -204,20 +217,21 @@ TEST_F(ServerTest, messages_stream_blocks_in_order) {
   const std::string body = post("/v1/messages", request + R"(,"stream":true})").body;
   const char* order[] = {"event: message_start",
                          R"("index":0,"content_block":{"type":"thinking")",
-                         R"("delta":{"type":"thinking_delta","thinking":"hm"})",
+                         R"("index":0,"delta":{"type":"thinking_delta","thinking":"hm"})",
                          R"("delta":{"type":"signature_delta")",
                          R"({"type":"content_block_stop","index":0})",
                          R"("index":1,"content_block":{"type":"text")",
+                         R"("index":1,"delta":{"type":"text_delta","text":"Hi."})",
                          R"({"type":"content_block_stop","index":1})",
                          R"("index":2,"content_block":{"type":"tool_use","id":"toolu_)",
-                         R"("delta":{"type":"input_json_delta","partial_json":)",
+                         R"("index":2,"delta":{"type":"input_json_delta","partial_json":)",
                          R"({"type":"content_block_stop","index":2})",
                          R"("stop_reason":"tool_use")",
                          "event: message_stop"};
   size_t at = 0;
   for (const char* next : order) {
     const size_t found = body.find(next, at);
-    ASSERT_NE(found, std::string::npos) << next << "\nin\n" << body;
+    ASSERT_NE(found, std::string::npos) << next << " is not in " << body;
     at = found;
   }
   EXPECT_EQ(std::get<ChatPrompt>(last_.prompt).tools.size(), 1U);
@@ -270,7 +284,7 @@ TEST_F(ServerTest, responses_number_their_events) {
   say({"<think>hm</think>Hi.",
        "<tool_call>{\"name\": \"patch\", \"arguments\": {\"input\": \"*** x\"}}</tool_call>"});
   const std::string request =
-      R"({"input":[{"role":"developer","content":"d"},{"role":"user","content":[{"type":"input_text","text":"hi"}]},
+      R"({"input":[{"role":"developer","content":"short"},{"role":"user","content":[{"type":"input_text","text":"hi"}]},
            {"type":"something_new"}],"instructions":"i","store":false,"include":["reasoning.encrypted_content"],
           "tools":[{"type":"custom","name":"patch"},{"type":"web_search"},
                    {"type":"namespace","name":"ns","tools":[{"type":"function","name":"f"}]}])";
@@ -287,7 +301,7 @@ TEST_F(ServerTest, responses_number_their_events) {
         R"("encrypted_content":"hm")"})
     EXPECT_HAS(body, part);
   EXPECT_EQ(std::get<ChatPrompt>(last_.prompt).tools.size(), 2U);
-  EXPECT_EQ(std::get<ChatPrompt>(last_.prompt).messages.front().content, "i\n\nd");
+  EXPECT_EQ(std::get<ChatPrompt>(last_.prompt).messages.front().content, "i\n\nshort");
   const std::string whole = post("/v1/responses", request + "}").body;
   EXPECT_HAS(whole, R"("status":"completed")");
   EXPECT_HAS(whole, R"("type":"custom_tool_call")");
@@ -421,6 +435,7 @@ TEST_F(ServerTest, routes_methods_and_keys) {
   const Reply wrong = probe.read();
   EXPECT_EQ(wrong.status, 405);
   EXPECT_HAS(wrong.head, "allow: POST");
+  EXPECT_EQ(post("/v1/chat/completions", "{}", key + "Content-Encoding: zstd\r\n").status, 415);
   probe.get("/nothing", key);
   EXPECT_EQ(probe.read().status, 404);
   EXPECT_HAS(post("/v1/messages", "{}").body, R"("type":"authentication_error")");
