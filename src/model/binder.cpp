@@ -228,6 +228,22 @@ plan::WeightId Binder::matrix(const TensorName& name, int64_t out, int64_t in) {
   return add_matrix(full_name(name), {out, in});
 }
 
+plan::WeightId Binder::columns(const TensorName& left, const TensorName& right, int64_t out,
+                               int64_t in) {
+  std::vector<float> joined(static_cast<size_t>(2 * out * in));
+  for (const bool is_right : {false, true}) {
+    const weights::Tensor* tensor = find(full_name(is_right ? right : left), {out, in});
+    if (tensor == nullptr) return {};
+    const std::vector<float> half = values_of(*tensor);
+    if (!status_) return {};
+    for (int64_t row = 0; row < out; ++row) {
+      const int64_t place = (2 * row + (is_right ? 1 : 0)) * in;
+      std::copy_n(half.begin() + row * in, in, joined.begin() + place);
+    }
+  }
+  return derived(full_name(left) + ", " + full_name(right), std::move(joined), out);
+}
+
 plan::WeightId Binder::add_experts(plan::Weight weight) {
   model_.n_parameters += weight.experts * weight.out * weight.in;
   return model_.plan.add_weight(std::move(weight));
@@ -281,7 +297,7 @@ plan::WeightId Binder::separate_experts(const ExpertName& name, int64_t n_expert
     if (!status_) return {};
     if (e > 0 && weight.dtype != before) {
       fail(ErrorCode::corrupt_file,
-           fmt::format("tensor '{}': expected {} like the other experts, found {}", own,
+           fmt::format("tensor '{}': expected {} like the others, found {}", own,
                        dtype_info(before).name, dtype_info(weight.dtype).name));
       return {};
     }
@@ -312,6 +328,7 @@ plan::WeightId Binder::optional_vector(const TensorName& name, int64_t n) {
 }
 
 plan::WeightId Binder::norm(const TensorName& name, int64_t n) {
+  if (name.gguf.empty() && name.hf.empty()) return {};
   if (norm_offset_ == 0.0F) return vector(name, n);
   return mapped(name, n, [this](float weight) { return weight + norm_offset_; });
 }
@@ -336,6 +353,25 @@ plan::WeightId Binder::filter(const TensorName& name, int64_t channels, int64_t 
 std::vector<float> Binder::values(const TensorName& name, int64_t n) {
   const weights::Tensor* tensor = find(full_name(name), {n});
   return tensor == nullptr ? std::vector<float>{} : values_of(*tensor);
+}
+
+std::vector<int64_t> Binder::integers(const TensorName& name, int64_t n) {
+  if (!status_) return {};
+  const std::string full = full_name(name);
+  const weights::Tensor* tensor = checkpoint_.find(full);
+  const std::vector<int64_t> shape = {n};
+  if (tensor == nullptr || tensor->shape != shape || tensor->dtype != DType::i64) {
+    const std::string found =
+        tensor == nullptr
+            ? "none"
+            : fmt::format("{} {}", dtype_info(tensor->dtype).name, shape_text(tensor->shape));
+    fail(ErrorCode::corrupt_file,
+         fmt::format("tensor '{}': expected i64 {}, found {}", full, shape_text(shape), found));
+    return {};
+  }
+  std::vector<int64_t> result(static_cast<size_t>(n));
+  std::memcpy(result.data(), tensor->data.data(), tensor->data.size());
+  return result;
 }
 
 std::vector<float> Binder::values_of(const weights::Tensor& tensor) {

@@ -61,12 +61,15 @@ public:
   // Added to the weights of norms: 1 where a file stores them less one.
   void set_norm_offset(float offset) { norm_offset_ = offset; }
 
+  bool is_gguf() const { return checkpoint_.format() == weights::Format::gguf; }
   bool has(const TensorName& name) const;
   // The outermost dimension of a tensor; 0 if there is none.
   int64_t rows(const TensorName& name) const;
 
   // A weight matrix (out, in), plain or quantised.
   plan::WeightId matrix(const TensorName& name, int64_t out, int64_t in);
+  // [left | right], each (out, in) in the file, as f32 (out, 2 * in).
+  plan::WeightId columns(const TensorName& left, const TensorName& right, int64_t out, int64_t in);
   // (experts, out, in).
   plan::WeightId experts(const ExpertName& name, int64_t n_experts, int64_t out, int64_t in);
 
@@ -75,7 +78,7 @@ public:
   // The same of a tensor that the file cuts into `shape`.
   plan::WeightId vector(const TensorName& name, const std::vector<int64_t>& shape);
   plan::WeightId optional_vector(const TensorName& name, int64_t n);
-  // The weight of a norm, with the norm offset.
+  // The weight of a norm, with the norm offset. A name without a format: there is no norm.
   plan::WeightId norm(const TensorName& name, int64_t n);
   // A matrix of one row: (1, n), or (n) in the file.
   plan::WeightId row(const TensorName& name, int64_t n);
@@ -94,13 +97,17 @@ public:
       value = f(value);
     return derived(full_name(name), std::move(result));
   }
+  // A tensor of n 64-bit integers. Empty after a failure.
+  std::vector<int64_t> integers(const TensorName& name, int64_t n);
+
   // A weight that the model file computed, of `out` rows.
   plan::WeightId derived(std::string name, std::vector<float> values, int64_t out = 1);
 
+  // Refuses the file: "<file>: <what>".
+  void fail(ErrorCode code, const std::string& what);
   const Status& status() const { return status_; }
 
 private:
-  bool is_gguf() const { return checkpoint_.format() == weights::Format::gguf; }
   std::string renamed(std::string_view hf) const;
   std::string full_name(const TensorName& name) const;
   std::vector<float> values_of(const weights::Tensor& tensor);
@@ -119,7 +126,6 @@ private:
   void fill_scale(const std::string& name, plan::Weight& weight);
   // Of small tensors and scales: one that is no number spoils every answer.
   void check_finite(const std::string& name, DType dtype, std::span<const std::byte> data);
-  void fail(ErrorCode code, const std::string& what);
 
   const weights::Checkpoint& checkpoint_;
   Model& model_;

@@ -93,6 +93,11 @@ std::vector<int32_t> ConfigReader::counts_per_layer(const Key& key, int32_t n, i
   return counts;
 }
 
+std::vector<int64_t> ConfigReader::integers(const Key& key, int64_t min, int64_t max) {
+  return take<std::vector<int64_t>>(
+      key, {}, [&](const std::string& full) { return file_.integers(full, min, max); });
+}
+
 void ConfigReader::expect(const Key& key, std::initializer_list<std::string_view> known) {
   const std::string found = text_or(key, *known.begin());
   if (std::find(known.begin(), known.end(), found) != known.end()) return;

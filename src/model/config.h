@@ -40,6 +40,8 @@ public:
   std::vector<bool> flags(const Key& key);
   // A count in 0..max for each of n layers; a single one in the file serves all of them.
   std::vector<int32_t> counts_per_layer(const Key& key, int32_t n, int64_t max);
+  // Each in min..max.
+  std::vector<int64_t> integers(const Key& key, int64_t min, int64_t max);
   bool has(const Key& key) const;
 
   // Refuses another value than those listed; an absent key is the first of them.

@@ -129,13 +129,16 @@ std::vector<Op> expand_op(const Head& op, Plan& plan) {
 std::vector<Op> expand_op(const MtpJoin& op, Plan& plan) {
   std::vector<Op> ops;
   const BufferId e = append_norm(ops, plan, op.embedding, op.embedding_norm, "mtp_embedding");
-  const BufferId h = append_norm(ops, plan, op.hidden, op.hidden_norm, "mtp_hidden");
-  const auto e_width = static_cast<int32_t>(plan.buffer(e).width);
-  const auto h_width = static_cast<int32_t>(plan.buffer(h).width);
-  const BufferId joined = plan.scratch("mtp_joined", e_width + h_width);
-  ops.push_back(Copy{plan.heads(e), {joined, 1, e_width, e_width, 0}});
-  ops.push_back(Copy{plan.heads(h), {joined, 1, h_width, h_width, e_width}});
-  ops.push_back(Linear{joined, {op.weight, {}, op.out}});
+  const BufferId h = append_norm(ops, plan, op.hidden, op.hidden_norm, "mtp_hidden", op.streams);
+  const auto n = static_cast<int32_t>(plan.buffer(e).width);
+  const BufferId joined = plan.scratch("mtp_joined", int64_t{2} * n);
+  ops.push_back(Copy{plan.heads(e), {joined, 1, n, n, 0}});
+  const BufferId one = op.streams > 1 ? plan.scratch("mtp_stream", n) : op.out;
+  for (int32_t s = 0; s < op.streams; ++s) {
+    ops.push_back(Copy{{h, 1, n, n, s * n}, {joined, 1, n, n, n}});
+    ops.push_back(Linear{joined, {op.weight, {}, one}});
+    if (op.streams > 1) ops.push_back(Copy{plan.heads(one), {op.out, 1, n, n, s * n}});
+  }
   return ops;
 }
 

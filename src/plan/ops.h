@@ -201,13 +201,16 @@ struct SelfCondition {
   BufferId x;
 };
 
-// Input of a multi-token-prediction head (DeepSeek-V3, arXiv 2412.19437): out = W [Norm(embedding)
-// ; Norm(hidden)].
+// Input of a multi-token-prediction head (DeepSeek-V3, arXiv 2412.19437), for each residual stream
+// s: out_s = W [Norm(embedding) ; Norm(hidden_s)].
 struct MtpJoin {
-  BufferId embedding, hidden;
-  Norm embedding_norm, hidden_norm;
-  WeightId weight;  // (hidden, 2 * hidden)
-  BufferId out;
+  BufferId embedding;  // (rows, n)
+  BufferId hidden;     // (rows, streams * n)
+  Norm embedding_norm;
+  Norm hidden_norm;  // weight (streams * n)
+  WeightId weight;   // (n, 2 * n)
+  BufferId out;      // (rows, streams * n)
+  int32_t streams = 1;
 };
 
 // logits = cap(scale * W n(x)) of the rows that are wanted, and, where the buffers are present, the

@@ -255,7 +255,7 @@ struct CombineExperts {
 // Hashed n-gram table rows (qwen4_exp 5.4) of the row's token and its predecessors on its path
 // (pass.h history). Integer arithmetic is exact in 64 bits.
 struct NgramRows {
-  WeightId table;                     // (sum of head_vocab, n)
+  WeightId table;                     // (parts, rows of a part, n): files may cut it, equally
   std::vector<int64_t> multipliers;   // one per token of the n-gram
   std::vector<int64_t> head_offsets;  // (heads)
   std::vector<int64_t> head_vocab;    // (heads)

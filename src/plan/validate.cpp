@@ -417,13 +417,13 @@ Status check(const Rules& rules, const NgramRows& op) {
                  rules.plan().n_history);
   KAPITSA_TRY(rules.weight_exists("table", op.table));
   const Weight& table = rules.weight(op.table);
+  const int64_t n_rows = table.experts * table.out;
   for (size_t h = 0; h < op.head_vocab.size(); ++h) {
     if (op.head_vocab[h] < 1 || op.head_offsets[h] < 0 ||
-        op.head_vocab[h] > table.out - op.head_offsets[h])
+        op.head_vocab[h] > n_rows - op.head_offsets[h])
       return wrong("head {} takes rows {} to {} of a table of {}", h, op.head_offsets[h],
-                   op.head_offsets[h] + op.head_vocab[h], table.out);
+                   op.head_offsets[h] + op.head_vocab[h], n_rows);
   }
-  KAPITSA_TRY(rules.matrix("table", op.table, table.out, table.in));
   KAPITSA_TRY(rules.buffer("out", op.out, heads * table.in));
   return rules.pass_rows({op.out});
 }

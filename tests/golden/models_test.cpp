@@ -55,6 +55,8 @@ constexpr GoldenCase kCases[] = {
     {"qwen3_5_moe_mlx", "qwen3_5_moe_mlx.golden.gguf"},
     {"qwen3_next_bf16.gguf", "qwen3_next_hf.golden.gguf"},
     {"qwen3_next_hf", "qwen3_next_hf.golden.gguf"},
+    {"qwen4_exp_bf16.gguf", "qwen4_exp_hf.golden.gguf"},
+    {"qwen4_exp_hf", "qwen4_exp_hf.golden.gguf"},
 };
 
 class ModelGolden : public testing::TestWithParam<std::tuple<GoldenCase, std::string>> {
@@ -148,45 +150,94 @@ INSTANTIATE_TEST_SUITE_P(Checkpoints, ModelGolden,
 
 // A multi-token-prediction head right after the trunk: row r of its pass has the token after that
 // of row r of the trunk's pass. It has a cache of its own, here that of another sequence.
-class HeadGolden : public testing::TestWithParam<GoldenCase> {};
+struct HeadCase {
+  const char* checkpoint;
+  const char* golden;
+  const char* logits = "mtp.logits";  // of the last rows that have a next token
+};
+constexpr HeadCase kHeads[] = {
+    {"nemotron_h_moe_bf16.gguf", "nemotron_h_moe_hf.golden.gguf"},
+    {"nemotron_h_moe_hf", "nemotron_h_moe_hf.golden.gguf"},
+    {"qwen3_5_bf16.gguf", "qwen3_5_hf.golden.gguf"},
+    {"qwen3_5_hf", "qwen3_5_hf.golden.gguf"},
+    {"qwen3_5_moe_bf16.gguf", "qwen3_5_moe_hf.golden.gguf"},
+    {"qwen3_5_moe_hf", "qwen3_5_moe_hf.golden.gguf"},
+    {"qwen4_exp_bf16.gguf", "qwen4_exp_hf.golden.gguf", "mtp.dense_logits"},
+    {"qwen4_exp_hf", "qwen4_exp_hf.golden.gguf"},
+};
+
+class HeadGolden : public testing::TestWithParam<std::tuple<HeadCase, const char*>> {
+protected:
+  void SetUp() override {
+    const auto& [head_case, backend_name] = GetParam();
+    file_.emplace(read_test_checkpoint(golden_path(head_case.checkpoint)));
+    const auto golden = read_test_checkpoint(golden_path(head_case.golden));
+    tokens_ = integers(golden, "tokens");
+    expected_ = floats(golden, head_case.logits);
+    auto model = model::load_model(*file_, {.kv_dtype = DType::f32, .mtp = true});
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    model_.emplace(std::move(*model));
+    const Status valid = plan::validate(model_->plan);
+    ASSERT_TRUE(valid.ok()) << valid.error().message;
+    ASSERT_EQ(model_->plan.routines().size(), 2U);
+    auto device = backend::open_device(backend_name, {.n_threads = 2});
+    ASSERT_TRUE(device.ok()) << device.error().message;
+    device_ = std::move(*device);
+    const auto n_tokens = static_cast<int32_t>(tokens_.size());
+    auto runner =
+        PlanRunner::open(*device_, model_->plan, {.max_tokens = n_tokens, .max_rows = n_tokens});
+    ASSERT_TRUE(runner.ok()) << runner.error().message;
+    runner_.emplace(std::move(*runner));
+  }
+
+  void expect_last_rows(std::span<const float> found) {
+    ASSERT_GE(found.size(), expected_.size());
+    EXPECT_LT(relative_error(found.last(expected_.size()), expected_), kTolerance);
+  }
+
+  std::optional<weights::Checkpoint> file_;
+  std::vector<int32_t> tokens_;
+  std::vector<float> expected_;
+  std::optional<model::Model> model_;
+  std::unique_ptr<backend::Device> device_;
+  std::optional<PlanRunner> runner_;
+};
 
 TEST_P(HeadGolden, head_after_the_trunk) {
-  const auto file = read_test_checkpoint(golden_path(GetParam().checkpoint));
-  const auto golden = read_test_checkpoint(golden_path(GetParam().golden));
-  const std::vector<int32_t> all = integers(golden, "tokens");
-  const std::span<const int32_t> tokens = all;
-  const std::vector<float> expected = floats(golden, "mtp.logits");
-  const auto model = model::load_model(file, {.kv_dtype = DType::f32, .mtp = true});
-  ASSERT_TRUE(model.ok()) << model.error().message;
-  const Status valid = plan::validate(model->plan);
-  ASSERT_TRUE(valid.ok()) << valid.error().message;
-  ASSERT_EQ(model->plan.routines().size(), 2U);
-  auto device = backend::open_device("ref", {});
-  ASSERT_TRUE(device.ok()) << device.error().message;
-  const auto n_tokens = static_cast<int32_t>(tokens.size());
-  auto runner =
-      PlanRunner::open(**device, model->plan, {.max_tokens = n_tokens, .max_rows = n_tokens});
-  ASSERT_TRUE(runner.ok()) << runner.error().message;
-  ASSERT_TRUE(runner->prefill(0, tokens.first(tokens.size() - 1)).ok());
-  runner->set_routine(1);
-  ASSERT_TRUE(runner->prefill(1, tokens.subspan(1)).ok());
-  const auto logits = runner->read(model->plan.logits);
+  const std::span<const int32_t> tokens = tokens_;
+  ASSERT_TRUE(runner_->prefill(0, tokens.first(tokens.size() - 1)).ok());
+  runner_->set_routine(1);
+  ASSERT_TRUE(runner_->prefill(1, tokens.subspan(1)).ok());
+  const auto logits = runner_->read(model_->plan.logits);
   ASSERT_TRUE(logits.ok()) << logits.error().message;
-  EXPECT_LT(relative_error(std::span(*logits).last(expected.size()), expected), kTolerance);
+  expect_last_rows(*logits);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Checkpoints, HeadGolden,
-    testing::Values(GoldenCase{"qwen3_5_bf16.gguf", "qwen3_5_hf.golden.gguf"},
-                    GoldenCase{"qwen3_5_hf", "qwen3_5_hf.golden.gguf"},
-                    GoldenCase{"qwen3_5_moe_bf16.gguf", "qwen3_5_moe_hf.golden.gguf"},
-                    GoldenCase{"qwen3_5_moe_hf", "qwen3_5_moe_hf.golden.gguf"},
-                    GoldenCase{"nemotron_h_moe_bf16.gguf", "nemotron_h_moe_hf.golden.gguf"},
-                    GoldenCase{"nemotron_h_moe_hf", "nemotron_h_moe_hf.golden.gguf"}),
-    [](const auto& param) {
-      const std::filesystem::path path = param.param.checkpoint;
-      return path.stem().string() + (path.has_extension() ? "_gguf" : "");
-    });
+TEST_P(HeadGolden, head_after_each_token) {
+  std::vector<float> found;
+  for (size_t i = 0; i + 1 < tokens_.size(); ++i) {
+    for (const int32_t routine : {0, 1}) {
+      runner_->set_routine(routine);
+      const int32_t token = tokens_[i + static_cast<size_t>(routine)];
+      ASSERT_TRUE(runner_->decode({{.sequence = routine, .tokens = {token}, .parents = {}}}).ok());
+      if (routine == 1) {
+        const auto row = runner_->read(model_->plan.logits);
+        ASSERT_TRUE(row.ok()) << row.error().message;
+        found.insert(found.end(), row->begin(), row->end());
+      }
+      ASSERT_TRUE(runner_->accept(routine, {0}).ok());
+    }
+  }
+  expect_last_rows(found);
+}
+
+INSTANTIATE_TEST_SUITE_P(Checkpoints, HeadGolden,
+                         testing::Combine(testing::ValuesIn(kHeads), testing::Values("ref", "cpu")),
+                         [](const auto& param) {
+                           const std::filesystem::path path = std::get<0>(param.param).checkpoint;
+                           const std::string format = path.has_extension() ? "_gguf" : "";
+                           return path.stem().string() + format + "_on_" + std::get<1>(param.param);
+                         });
 
 }  // namespace
 }  // namespace kapitsa::test

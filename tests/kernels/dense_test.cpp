@@ -326,6 +326,11 @@ std::vector<KernelGroup> fused_groups() {
     b.op(plan::MtpJoin{b.input(s.hidden), b.input(s.hidden), norm(b, s.hidden), norm(b, s.hidden),
                        b.matrix(s.hidden, 2 * s.hidden, s.type), b.output(s.hidden)});
   }));
+  groups.push_back(over_shapes("MtpJoinOfStreams", [](PlanBuilder& b, Shape s) {
+    const int32_t wide = 3 * s.hidden;
+    b.op(plan::MtpJoin{b.input(s.hidden), b.input(wide), norm(b, s.hidden), norm(b, wide),
+                       b.matrix(s.hidden, 2 * s.hidden, s.type), b.output(wide), 3});
+  }));
   return groups;
 }
 

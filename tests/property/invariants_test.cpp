@@ -32,6 +32,7 @@ constexpr ModelCase kModels[] = {
     {"qwen3_5", "qwen3_5_bf16.gguf"},
     {"qwen3_5_moe", "qwen3_5_moe_bf16.gguf"},
     {"qwen3_next", "qwen3_next_bf16.gguf"},
+    {"qwen4_exp", "qwen4_exp_bf16.gguf"},
 };
 
 struct DeviceCase {

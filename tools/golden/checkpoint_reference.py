@@ -75,7 +75,7 @@ def dequantise_mlx(tensors, path, settings):
 
 
 def read_folder(folder):
-    """(config, state): config.json without quantisation, and float32 weights under transformers' names."""
+    """(config, state): config.json without quantisation, and float32 weights and integers under transformers' names."""
     folder = pathlib.Path(folder)
     config = json.loads((folder / "config.json").read_text())
     tensors = {}
@@ -95,7 +95,7 @@ def read_folder(folder):
             for i, expert in enumerate(tensor):
                 state[name.replace("switch_mlp", f"experts.{i}")] = expert.float().contiguous()
         else:
-            state[name] = tensor.float()
+            state[name] = tensor.float() if tensor.is_floating_point() else tensor
     return config, state
 
 

@@ -92,15 +92,18 @@ def make_double(model):
 def run(model, tokens):
     """Logits [n, vocab] and the residual stream of the last position [n_layer + 2, n_embd].
 
-    Row 0 is the embedding, row i the output of block i - 1, the last row the output of the final norm.
+    Row 0 is the embedding, row i the output of block i - 1, the last row the output of the final norm, or of what
+    stands in its place. Of several residual streams, the rows are the first.
     """
     rows = []
     decoder = getattr(model.model, "language_model", model.model)
-    final_norm = decoder.norm if hasattr(decoder, "norm") else decoder.norm_f
-    watched = [model.get_input_embeddings(), *decoder.layers, final_norm]
+    lasts = ("norm", "norm_f", "hyper_connection_mixer")
+    last = next(getattr(decoder, name) for name in lasts if hasattr(decoder, name))
+    watched = [model.get_input_embeddings(), *decoder.layers, last]
 
     def record(_module, _args, output):
-        rows.append((output[0] if isinstance(output, tuple) else output)[0, -1].clone())
+        row = (output[0] if isinstance(output, tuple) else output)[0, -1]
+        rows.append(row[: model.config.hidden_size].clone())
 
     hooks = [module.register_forward_hook(record) for module in watched]
     logits = model(torch.tensor([list(tokens)]), use_cache=False).logits[0]

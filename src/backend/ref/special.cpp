@@ -35,7 +35,7 @@ void run_op(Run& run, const plan::NgramRows& op) {
       const int64_t vocab = op.head_vocab[head];
       const int64_t remainder = static_cast<int64_t>(mixed) % vocab;
       const int64_t index = op.head_offsets[head] + (remainder + vocab) % vocab;
-      std::ranges::copy(weight_row(table, 0, index),
+      std::ranges::copy(weight_row(table, index / table.out, index % table.out),
                         run.row(op.out, r).begin() + static_cast<std::ptrdiff_t>(head * n));
     }
   }

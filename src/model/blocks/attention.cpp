@@ -1,7 +1,5 @@
 #include "model/blocks/attention.h"
 
-#include "model/blocks/decoder.h"
-
 #include <cmath>
 
 namespace kapitsa::model {
@@ -73,7 +71,7 @@ std::vector<bool> read_sliding_layers(ConfigReader& reader, int32_t n_layers, in
 AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
                                 bool with_head_norms) {
   AttentionWeights w;
-  w.norm = binder.norm(kMixerNorm, config.hidden);
+  w.norm = binder.norm(config.norm, config.hidden);
   w.q = binder.matrix(kQ, config.q_rows(), config.hidden);
   w.k = binder.matrix(kK, config.kv_width(), config.hidden);
   w.v = binder.matrix(kV, config.kv_width(), config.hidden);
@@ -90,8 +88,10 @@ AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
 }
 
 AttentionRecorder::AttentionRecorder(plan::Plan& plan, const AttentionConfig& config,
-                                     plan::Rope rope, DType kv_dtype, plan::BufferId x)
-    : plan_(plan), config_(config), rope_(std::move(rope)), kv_dtype_(kv_dtype), x_(x) {
+                                     plan::Rope rope, DType kv_dtype, plan::BufferId x,
+                                     plan::BufferId y)
+    : plan_(plan), config_(config), rope_(std::move(rope)), kv_dtype_(kv_dtype), x_(x),
+      result_(result_of(x, y)) {
   q_ = plan.scratch("q", config.q_rows());
   k_ = plan.scratch("k", config.kv_width());
   v_ = plan.scratch("v", config.kv_width());
@@ -107,7 +107,8 @@ plan::Heads AttentionRecorder::gate(const AttentionWeights& w) {
   return plan_.heads(plan_.scratch("attention_gate", plan_.weight(w.gate).out), n);
 }
 
-void AttentionRecorder::record(const AttentionWeights& w, int32_t layer) {
+void AttentionRecorder::record(const AttentionWeights& w, int32_t layer,
+                               const BlockSelection& selection) {
   const std::string at = std::to_string(layer);
   const auto head_norm = [&](plan::WeightId weight) {
     return plan::Norm{weight || config_.weightless_head_norms, weight, config_.norm_eps};
@@ -124,7 +125,7 @@ void AttentionRecorder::record(const AttentionWeights& w, int32_t layer) {
 
   plan::NormLinear qkv = {
       .x = x_,
-      .norm = {true, w.norm, config_.norm_eps},
+      .norm = {static_cast<bool>(w.norm), w.norm, config_.norm_eps},
       .projections = {{w.q, w.q_bias, q_}, {w.k, w.k_bias, k_}, {w.v, w.v_bias, v_}}};
   if (w.gate) qkv.projections.push_back({w.gate, {}, output_gate.buffer});
   plan_.add(std::move(qkv), at + ".qkv");
@@ -144,15 +145,15 @@ void AttentionRecorder::record(const AttentionWeights& w, int32_t layer) {
                                        .n_kv_heads = config_.n_kv_heads,
                                        .scale = 1.0F / std::sqrt(static_cast<float>(dim)),
                                        .window = config_.window,
+                                       .selection = selection.blocks,
+                                       .selection_block = selection.block_size,
                                        .out = plan_.heads(out_, config_.n_heads)},
                             .gate = output_gate,
                             .gate_activation = config_.gate_activation},
             at + ".attention");
-  const plan::Norm post_norm = {static_cast<bool>(w.post_norm), w.post_norm, config_.post_norm_eps};
-  plan_.add(plan::LinearAdd{.in = out_,
-                            .weight = w.o,
-                            .bias = w.o_bias,
-                            .residual = {.out = x_, .post_norm = post_norm}},
+  plan::Residual residual = result_;
+  residual.post_norm = {static_cast<bool>(w.post_norm), w.post_norm, config_.post_norm_eps};
+  plan_.add(plan::LinearAdd{.in = out_, .weight = w.o, .bias = w.o_bias, .residual = residual},
             at + ".attention_out");
 }
 

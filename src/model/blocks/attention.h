@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/binder.h"
+#include "model/blocks/decoder.h"
 #include "model/config.h"
 
 namespace kapitsa::model {
@@ -21,6 +22,7 @@ struct AttentionConfig {
   bool weightless_head_norms = false;  // each q and k head is normed even without q_norm, k_norm
   float q_scale = 1.0F;                // of q after its norm
   float post_norm_eps = 0.0F;          // of AttentionWeights::post_norm
+  TensorName norm = kMixerNorm;
 
   int32_t q_width() const { return n_heads * head_dim; }
   int32_t kv_width() const { return n_kv_heads * head_dim; }
@@ -28,7 +30,7 @@ struct AttentionConfig {
 };
 
 struct AttentionWeights {
-  plan::WeightId norm;        // (hidden)
+  plan::WeightId norm;        // optional (hidden)
   plan::WeightId q, k, v, o;  // (q_rows, hidden), (kv_width, hidden) x 2, (hidden, q_width)
   plan::WeightId q_bias, k_bias, v_bias, o_bias;  // optional
   plan::WeightId q_norm, k_norm;                  // optional (head_dim)
@@ -49,15 +51,21 @@ std::vector<bool> read_sliding_layers(ConfigReader& reader, int32_t n_layers, in
 AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
                                 bool with_head_norms);
 
+// The blocks of the cache that a row attends to, where it does not attend to all.
+struct BlockSelection {
+  plan::BufferId blocks;   // i32 (rows, most blocks), -1 = none; absent: all
+  int32_t block_size = 0;  // tokens
+};
+
 // What the layers of one kind share. Recorders of several kinds in one plan share buffers.
 class AttentionRecorder {
 public:
-  // x: the residual stream (rows, hidden).
+  // x: the residual stream (rows, hidden); y: see result_of().
   AttentionRecorder(plan::Plan& plan, const AttentionConfig& config, plan::Rope rope,
-                    DType kv_dtype, plan::BufferId x);
+                    DType kv_dtype, plan::BufferId x, plan::BufferId y = {});
 
   // x += W_o attention(rope(norm(W_q n(x))), rope(norm(W_k n(x))), W_v n(x))
-  void record(const AttentionWeights& weights, int32_t layer);
+  void record(const AttentionWeights& weights, int32_t layer, const BlockSelection& selection = {});
 
 private:
   plan::Heads gate(const AttentionWeights& weights);
@@ -67,6 +75,7 @@ private:
   plan::Rope rope_;
   DType kv_dtype_;
   plan::BufferId x_;
+  plan::Residual result_;
   plan::BufferId q_;            // (rows, heads, head_dim), with gate (rows, heads, 2, head_dim)
   plan::BufferId k_, v_, out_;  // (rows, heads, head_dim)
 };

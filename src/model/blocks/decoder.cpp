@@ -67,17 +67,19 @@ DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
 DecoderWeights bind_decoder(Binder& binder, const DecoderConfig& config, int32_t hidden) {
   DecoderWeights w;
   w.embedding = binder.matrix(kEmbedding, config.n_vocab, hidden);
-  w.output_norm = binder.norm(kOutputNorm, hidden);
+  if (config.has_output_norm) w.output_norm = binder.norm(kOutputNorm, hidden);
   const bool tied = config.may_be_tied && !binder.has(kOutput);
   w.output = tied ? w.embedding : binder.matrix(kOutput, config.n_vocab, hidden);
   return w;
 }
 
 plan::BufferId begin_decoder(plan::Plan& plan, const DecoderWeights& weights, int32_t hidden,
-                             const plan::Norm& embedding_norm) {
-  const auto x = plan.add_buffer({.name = "x", .width = hidden});
+                             const plan::Norm& embedding_norm, int32_t streams) {
+  const auto x = plan.add_buffer({.name = "x", .width = int64_t{streams} * hidden});
   plan.begin_routine("decode");
-  plan.add(plan::Embed{.table = weights.embedding, .norm = embedding_norm, .out = x}, "embed");
+  plan.add(
+      plan::Embed{.table = weights.embedding, .norm = embedding_norm, .copies = streams, .out = x},
+      "embed");
   return x;
 }
 
@@ -88,13 +90,14 @@ void end_decoder(plan::Plan& plan, const DecoderConfig& config, const DecoderWei
                                  .width = config.n_vocab,
                                  .rows = plan::RowSpace::output,
                                  .readable = true});
-  plan.add(plan::Head{.x = x,
-                      .norm = {true, weights.output_norm, norm_eps},
-                      .weight = weights.output,
-                      .scale = config.logit_scale,
-                      .softcap = config.logit_softcap,
-                      .logits = plan.logits},
-           "head");
+  plan.add(
+      plan::Head{.x = x,
+                 .norm = {static_cast<bool>(weights.output_norm), weights.output_norm, norm_eps},
+                 .weight = weights.output,
+                 .scale = config.logit_scale,
+                 .softcap = config.logit_softcap,
+                 .logits = plan.logits},
+      "head");
 }
 
 MlpWeights bind_mlp(Binder& binder, int32_t hidden, int32_t width, const TensorName& norm) {

@@ -23,6 +23,7 @@ struct DecoderConfig {
   float logit_scale = 1.0F;
   float logit_softcap = 0.0F;  // > 0: logits are cap * tanh(logits / cap)
   bool may_be_tied = true;     // without an output matrix, the embedding serves as one
+  bool has_output_norm = true;
 };
 
 // The rows of the embedding: metadata may leave n_vocab out, and that of GGUF may count only the
@@ -34,17 +35,23 @@ void refuse_sliding_layers(ConfigReader& reader);
 
 struct DecoderWeights {
   plan::WeightId embedding;    // (vocab, hidden)
-  plan::WeightId output_norm;  // (hidden)
+  plan::WeightId output_norm;  // optional (hidden)
   plan::WeightId output;       // (vocab, hidden)
 };
 DecoderWeights bind_decoder(Binder& binder, const DecoderConfig& config, int32_t hidden);
 
-// Begins the routine "decode", records the embedding, and returns the residual stream x.
+// Begins the routine "decode", records the embedding, and returns the residual streams x, each of
+// which begins as the embedding: (rows, streams * hidden).
 plan::BufferId begin_decoder(plan::Plan& plan, const DecoderWeights& weights, int32_t hidden,
-                             const plan::Norm& embedding_norm = {});
+                             const plan::Norm& embedding_norm = {}, int32_t streams = 1);
 // Final norm and head; adds the logits.
 void end_decoder(plan::Plan& plan, const DecoderConfig& config, const DecoderWeights& weights,
                  plan::BufferId x, float norm_eps);
+
+// Where half of a layer that reads x leaves its result: in y where there is one, else added to x.
+inline plan::Residual result_of(plan::BufferId x, plan::BufferId y) {
+  return {.out = y ? y : x, .accumulate = !y, .post_norm = {}};
+}
 
 struct MlpWeights {
   plan::WeightId norm;            // (hidden)

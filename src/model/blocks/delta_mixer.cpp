@@ -1,7 +1,5 @@
 #include "model/blocks/delta_mixer.h"
 
-#include "model/blocks/decoder.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
@@ -76,14 +74,15 @@ DeltaConfig read_delta(ConfigReader& reader, int32_t hidden, float norm_eps) {
   return config;
 }
 
-std::vector<bool> read_delta_layers(ConfigReader& reader, int32_t n_layers) {
+std::vector<bool> read_delta_layers(ConfigReader& reader, int32_t n_layers,
+                                    std::string_view attention) {
   constexpr Key kTypes = {"", "layer_types"};
   constexpr Key kRecurrent = {"attention.recurrent_layers", ""};
   const auto n = static_cast<size_t>(n_layers);
   std::vector<bool> is_delta;
   if (reader.has(kTypes)) {
     for (const std::string_view type : reader.texts(kTypes)) {
-      if (type != "linear_attention" && type != "full_attention") {
+      if (type != "linear_attention" && type != "full_attention" && type != attention) {
         reader.refuse(ErrorCode::unsupported, kTypes, "linear_attention or full_attention", type);
       }
       is_delta.push_back(type == "linear_attention");
@@ -117,7 +116,7 @@ float one_plus_norm_offset(const weights::Checkpoint& file) {
 DeltaWeights bind_delta(Binder& binder, const DeltaConfig& config) {
   const int32_t hidden = config.hidden;
   DeltaWeights w;
-  w.norm = binder.norm(kMixerNorm, hidden);
+  w.norm = binder.norm(config.norm, hidden);
   if (binder.has(kQkvz)) {
     w.qkvz = binder.matrix(kQkvz, config.conv_width() + config.value_width(), hidden);
   } else {
@@ -140,8 +139,9 @@ DeltaWeights bind_delta(Binder& binder, const DeltaConfig& config) {
   return w;
 }
 
-DeltaRecorder::DeltaRecorder(plan::Plan& plan, const DeltaConfig& config, plan::BufferId x)
-    : plan_(plan), config_(config), x_(x) {
+DeltaRecorder::DeltaRecorder(plan::Plan& plan, const DeltaConfig& config, plan::BufferId x,
+                             plan::BufferId y)
+    : plan_(plan), config_(config), x_(x), result_(result_of(x, y)) {
   qkv_ = plan.add_buffer({.name = "delta_qkv", .width = config.conv_width()});
   z_ = plan.add_buffer({.name = "delta_z", .width = config.value_width()});
   b_ = plan.add_buffer({.name = "delta_b", .width = config.n_v});
@@ -158,7 +158,8 @@ plan::Recurrent DeltaRecorder::add_memory(const std::string& name, int64_t state
 }
 
 void DeltaRecorder::record_inputs(const DeltaWeights& w, const std::string& at) {
-  plan::NormLinear linear = {.x = x_, .norm = {true, w.norm, config_.norm_eps}, .projections = {}};
+  plan::NormLinear linear = {
+      .x = x_, .norm = {static_cast<bool>(w.norm), w.norm, config_.norm_eps}, .projections = {}};
   std::vector<plan::Copy> copies;
   const int32_t n_k = config_.n_k;
   const int32_t ratio = config_.n_v / n_k;  // value heads of a key head
@@ -221,7 +222,7 @@ void DeltaRecorder::record(const DeltaWeights& w, int32_t layer) {
                            .delta_memory = delta_memory,
                            .out = out_},
             at + ".delta");
-  plan_.add(plan::LinearAdd{.in = out_, .weight = w.out, .bias = {}, .residual = {.out = x_}},
+  plan_.add(plan::LinearAdd{.in = out_, .weight = w.out, .bias = {}, .residual = result_},
             at + ".delta_out");
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "model/binder.h"
+#include "model/blocks/decoder.h"
 #include "model/config.h"
 
 namespace kapitsa::model {
@@ -18,6 +19,7 @@ struct DeltaConfig {
   plan::Activation gate = plan::Activation::silu;
   plan::HeadMap head_map = plan::HeadMap::grouped;
   bool log_decay = true;  // the file stores A_log, else -exp(A_log)
+  TensorName norm = kMixerNorm;
 
   int32_t key_width() const { return n_k * dk; }
   int32_t value_width() const { return n_v * dv; }
@@ -27,15 +29,17 @@ struct DeltaConfig {
 // Sizes and their keys; refuses what does not divide. The head map is left to the caller.
 DeltaConfig read_delta(ConfigReader& reader, int32_t hidden, float norm_eps);
 
-// Which layers have this mixer, one entry for each; the others have full attention.
-std::vector<bool> read_delta_layers(ConfigReader& reader, int32_t n_layers);
+// Which layers have this mixer, one entry for each; the others have attention, which layer_types
+// calls full_attention or `attention`.
+std::vector<bool> read_delta_layers(ConfigReader& reader, int32_t n_layers,
+                                    std::string_view attention = "full_attention");
 
 // What a file's one-plus norms lack: 1 in Hugging Face checkpoints, 0 where a converter has added
 // it. MLX files differ, so the layout of the convolution tells, which is converted with the norms.
 float one_plus_norm_offset(const weights::Checkpoint& file);
 
 struct DeltaWeights {
-  plan::WeightId norm;  // (hidden)
+  plan::WeightId norm;  // optional (hidden)
   plan::WeightId qkv;   // (conv_width, hidden), rows q | k | v
   plan::WeightId z;     // (value_width, hidden)
   plan::WeightId b, a;  // (n_v, hidden)
@@ -54,8 +58,9 @@ DeltaWeights bind_delta(Binder& binder, const DeltaConfig& config);
 
 class DeltaRecorder {
 public:
-  // x: the residual stream (rows, hidden).
-  DeltaRecorder(plan::Plan& plan, const DeltaConfig& config, plan::BufferId x);
+  // x: the residual stream (rows, hidden); y: see result_of().
+  DeltaRecorder(plan::Plan& plan, const DeltaConfig& config, plan::BufferId x,
+                plan::BufferId y = {});
 
   // x += W_o mix(W_qkv n(x), W_z n(x), W_a n(x), W_b n(x))
   void record(const DeltaWeights& weights, int32_t layer);
@@ -67,6 +72,7 @@ private:
   plan::Plan& plan_;
   DeltaConfig config_;
   plan::BufferId x_;
+  plan::Residual result_;
   plan::BufferId qkv_;    // (rows, conv_width)
   plan::BufferId z_;      // (rows, value_width)
   plan::BufferId b_, a_;  // (rows, n_v)

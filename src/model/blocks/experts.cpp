@@ -86,8 +86,8 @@ ExpertsWeights bind_experts(Binder& binder, const ExpertsConfig& config) {
 }
 
 ExpertsRecorder::ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, plan::BufferId x,
-                                 float norm_eps)
-    : plan_(plan), config_(config), x_(x), norm_eps_(norm_eps) {
+                                 float norm_eps, plan::BufferId y)
+    : plan_(plan), config_(config), x_(x), result_(result_of(x, y)), norm_eps_(norm_eps) {
   const int64_t top_k = config.router.top_k;
   ids_ = plan.add_buffer({.name = "expert_ids", .dtype = DType::i32, .width = top_k});
   weights_ = plan.add_buffer({.name = "expert_weights", .width = top_k});
@@ -100,7 +100,7 @@ ExpertsRecorder::ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, 
 
 void ExpertsRecorder::record(const ExpertsWeights& w, int32_t layer) {
   const std::string at = std::to_string(layer);
-  const plan::Norm norm = {true, w.norm, norm_eps_};
+  const plan::Norm norm = {static_cast<bool>(w.norm), w.norm, norm_eps_};
   const plan::SharedExpert shared = {.gate = w.shared_gate,
                                      .up = w.shared_up,
                                      .down = w.shared_down,
@@ -130,7 +130,7 @@ void ExpertsRecorder::record(const ExpertsWeights& w, int32_t layer) {
                               .ids = ids_,
                               .weights = weights_,
                               .shared = shared,
-                              .residual = {.out = x_}},
+                              .residual = result_},
             at + ".experts_down");
 }
 

@@ -25,7 +25,7 @@ inline constexpr Key kSharedWidth = {"expert_shared_feed_forward_length",
                                      "shared_expert_intermediate_size"};
 
 struct ExpertsWeights {
-  plan::WeightId norm;            // (hidden)
+  plan::WeightId norm;            // optional (hidden)
   plan::WeightId router;          // (n_experts, hidden)
   plan::WeightId selection_bias;  // optional (n_experts)
   plan::WeightId gate, up, down;  // (n_experts, width, hidden) x 2, (n_experts, hidden, width)
@@ -44,7 +44,9 @@ ExpertsWeights bind_experts(Binder& binder, const ExpertsConfig& config);
 
 class ExpertsRecorder {
 public:
-  ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, plan::BufferId x, float norm_eps);
+  // x: the residual stream (rows, hidden); y: see result_of().
+  ExpertsRecorder(plan::Plan& plan, const ExpertsConfig& config, plan::BufferId x, float norm_eps,
+                  plan::BufferId y = {});
 
   // x += sum over the chosen experts e of weight_e E_e(n(x)) + sigmoid(mix . n(x)) E_shared(n(x)),
   // E(y) = W_down (f(W_gate y) * W_up y), or W_down f(W_up y) without gate
@@ -54,6 +56,7 @@ private:
   plan::Plan& plan_;
   ExpertsConfig config_;
   plan::BufferId x_;
+  plan::Residual result_;
   float norm_eps_;
   plan::BufferId ids_, weights_;  // (rows, top_k)
   plan::BufferId inner_;          // (rows, top_k * width)

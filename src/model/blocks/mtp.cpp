@@ -14,7 +14,7 @@ bool has_mtp(Binder& binder, const DecoderConfig& decoder, const MtpNames& names
 }
 
 MtpWeights bind_mtp(Binder& binder, const DecoderConfig& decoder, const DecoderWeights& trunk,
-                    int32_t hidden, const MtpNames& names) {
+                    int32_t hidden, const MtpNames& names, int32_t streams) {
   binder.set_mtp_layer(decoder.n_layers, 0);
   const auto own_or = [&](const TensorName& name, plan::WeightId shared) {
     return binder.has(name) ? binder.matrix(name, decoder.n_vocab, hidden) : shared;
@@ -22,8 +22,10 @@ MtpWeights bind_mtp(Binder& binder, const DecoderConfig& decoder, const DecoderW
   MtpWeights w;
   w.embedding = own_or(kEmbedding, trunk.embedding);
   w.embedding_norm = binder.norm(names.embedding_norm, hidden);
-  w.hidden_norm = binder.norm(names.hidden_norm, hidden);
-  w.join = binder.matrix(names.join, hidden, int64_t{2} * hidden);
+  w.hidden_norm = binder.norm(names.hidden_norm, int64_t{streams} * hidden);
+  const bool in_halves = !binder.is_gguf() && !names.hidden_join.hf.empty();
+  w.join = in_halves ? binder.columns(names.join, names.hidden_join, hidden, hidden)
+                     : binder.matrix(names.join, hidden, int64_t{2} * hidden);
   w.output_norm =
       binder.has(names.output_norm) ? binder.norm(names.output_norm, hidden) : trunk.output_norm;
   w.output = own_or(kOutput, trunk.output);
@@ -39,11 +41,15 @@ MtpRecorder::MtpRecorder(plan::Plan& plan, const DecoderWeights& trunk, plan::Bu
 }
 
 void MtpRecorder::record_hidden(plan::WeightId weight, const char* label) {
-  plan_.add(plan::RmsNorm{plan_.heads(x_), norm(weight), plan_.heads(hidden_)}, label);
+  if (weight) {
+    plan_.add(plan::RmsNorm{plan_.heads(x_), norm(weight), plan_.heads(hidden_)}, label);
+  } else {
+    plan_.add(plan::Copy{plan_.heads(x_), plan_.heads(hidden_)}, label);
+  }
 }
 
 void MtpRecorder::begin(const MtpWeights& w) {
-  const int64_t width = plan_.buffer(x_).width;
+  const int64_t width = plan_.weight(w.embedding).in;
   const auto embedding = plan_.add_buffer({.name = "mtp_token", .width = width});
   plan_.begin_routine("mtp");
   plan_.add(plan::Embed{.table = w.embedding, .norm = {}, .out = embedding}, "mtp.embed");
@@ -52,14 +58,17 @@ void MtpRecorder::begin(const MtpWeights& w) {
                           .embedding_norm = norm(w.embedding_norm),
                           .hidden_norm = norm(w.hidden_norm),
                           .weight = w.join,
-                          .out = x_},
+                          .out = x_,
+                          .streams = static_cast<int32_t>(plan_.buffer(x_).width / width)},
             "mtp.join");
 }
 
-void MtpRecorder::end(const MtpWeights& w) {
+void MtpRecorder::end(const MtpWeights& w, plan::BufferId mixed) {
   record_hidden(w.output_norm, "mtp.hidden");
-  plan_.add(plan::Head{.x = hidden_, .norm = {}, .weight = w.output, .logits = plan_.logits},
-            "mtp.head");
+  plan_.add(
+      plan::Head{
+          .x = mixed ? mixed : hidden_, .norm = {}, .weight = w.output, .logits = plan_.logits},
+      "mtp.head");
 }
 
 }  // namespace kapitsa::model

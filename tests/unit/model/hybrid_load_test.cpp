@@ -2,71 +2,19 @@
 // multi-token-prediction head, and Qwen3.5-MoE as the folder of a multimodal model. One layer of
 // each mixer, all zeros. What the numbers are is for the golden tests.
 #include "base/file.h"
-#include "model/arch.h"
 #include "support/gguf_writer.h"
 #include "support/safetensors_writer.h"
-#include "support/temporary_folder.h"
-#include "weights/open.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <map>
-#include <numeric>
-#include <optional>
+#include "unit/model/load_fixture.h"
 
 namespace kapitsa::model {
 namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
-
-using Shapes = std::map<std::string, std::vector<int64_t>>;
-
-std::vector<std::byte> zeros(const std::vector<int64_t>& shape) {
-  const int64_t n = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-  return std::vector<std::byte>(static_cast<size_t>(n) * sizeof(float));
-}
-
-class HybridLoadTest : public ::testing::Test {
-protected:
-  // What load_model answers; "" for a success, which is kept.
-  std::string error_of(const std::filesystem::path& path, bool mtp = true) {
-    model_.reset();
-    auto file = weights::open_checkpoint(path);
-    EXPECT_TRUE(file.ok()) << file.error().message;
-    if (!file) return "";
-    file_.emplace(std::move(*file));
-    auto model = load_model(*file_, {.mtp = mtp});
-    if (!model) {
-      EXPECT_THAT(model.error().message, StartsWith(path.string() + ": "));
-      EXPECT_THAT(model.error().message, Not(HasSubstr("\n")));
-      return model.error().message;
-    }
-    model_.emplace(std::move(*model));
-    const Status valid = plan::validate(model_->plan);
-    EXPECT_TRUE(valid.ok()) << valid.error().message;
-    return "";
-  }
-
-  template <typename Op>
-  const Op* first() const {
-    for (const plan::Step& step : model_->plan.routines()[0].steps)
-      if (const Op* op = std::get_if<Op>(&step.op)) return op;
-    return nullptr;
-  }
-
-  test::TemporaryFolder folder_;
-  std::optional<weights::Checkpoint> file_;
-  std::optional<Model> model_;
-};
 
 // ---- GGUF: qwen35 ----
 
-class Qwen35GgufTest : public HybridLoadTest {
+class Qwen35GgufTest : public LoadModelTest {
 protected:
   Qwen35GgufTest() {
     const Shapes mixer = {{"attn_q.weight", {16, 8}},       {"attn_k.weight", {4, 8}},
@@ -211,7 +159,7 @@ TEST_F(Qwen35GgufTest, experts_are_refused) {
 
 // ---- Hugging Face: qwen3_5_moe ----
 
-class Qwen35MoeFolderTest : public HybridLoadTest {
+class Qwen35MoeFolderTest : public LoadModelTest {
 protected:
   Qwen35MoeFolderTest() {
     const Shapes half = {{"input_layernorm.weight", {8}},
@@ -259,17 +207,6 @@ protected:
       writer.add(name, DType::f32, shape, zeros(shape));
     writer.write(folder_.path() / "model.safetensors");
     return error_of(folder_.path());
-  }
-
-  float first_value(const std::string& weight_name) const {
-    for (const plan::Weight& weight : model_->plan.weights()) {
-      if (weight.name != weight_name) continue;
-      float value = 0.0F;
-      std::memcpy(&value, weight.data.data(), sizeof value);
-      return value;
-    }
-    ADD_FAILURE() << "no weight " << weight_name;
-    return 0.0F;
   }
 
   std::map<std::string, std::string> config_ = {

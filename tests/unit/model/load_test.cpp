@@ -367,7 +367,7 @@ TEST_F(FolderLoadTest, expert_missing_from_a_shard_is_named) {
 
 TEST_F(FolderLoadTest, expert_of_another_type_is_refused) {
   odd_one_ = "model.layers.0.mlp.experts.2.down_proj.weight";
-  EXPECT_THAT(error(), HasSubstr("'" + odd_one_ + "': expected f32 like the other experts"));
+  EXPECT_THAT(error(), HasSubstr("'" + odd_one_ + "': expected f32 like the others"));
 }
 
 TEST_F(FolderLoadTest, scales_of_other_formats_than_nvfp4_are_refused) {
