@@ -35,6 +35,7 @@ struct MemoryReport {
   int32_t context = 0;
   int64_t weights_mapped = 0;  // used where the file is mapped: page cache
   int64_t weights_copied = 0;
+  int64_t tables_in_file = 0;  // n-gram tables: the rows of a token are read when it comes
   int64_t kv_cache = 0;
   int64_t states = 0;   // of recurrent layers
   int64_t buffers = 0;  // activations and tables

@@ -18,13 +18,22 @@ int64_t HugeBlock::footprint(int64_t bytes) {
 }
 
 Result<HugeBlock> HugeBlock::allocate(int64_t bytes, const char* what) {
+  return map(bytes, PROT_READ | PROT_WRITE, what);
+}
+
+// The system counts writable mappings alone against its memory.
+Result<HugeBlock> HugeBlock::zeros(int64_t bytes, const char* what) {
+  return map(bytes, PROT_READ, what);
+}
+
+Result<HugeBlock> HugeBlock::map(int64_t bytes, int protection, const char* what) {
   HugeBlock block;
   if (bytes == 0) return block;
   // A huge page needs its alignment: take one page more and unmap the ends.
   const int64_t size = footprint(bytes);
   const int64_t mapped = size + kHugePage;
-  void* raw = mmap(nullptr, static_cast<size_t>(mapped), PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* raw =
+      mmap(nullptr, static_cast<size_t>(mapped), protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) {
     return Error{ErrorCode::out_of_memory,
                  fmt::format("the system refused {} MiB for {}", bytes >> 20, what)};

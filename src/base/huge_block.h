@@ -15,6 +15,9 @@ public:
   // out_of_memory, naming `what`, when the system refuses.
   static Result<HugeBlock> allocate(int64_t bytes, const char* what);
 
+  // Zeros that can only be read and never take memory, however many.
+  static Result<HugeBlock> zeros(int64_t bytes, const char* what);
+
   // Bytes that a block of this size takes.
   static int64_t footprint(int64_t bytes);
 
@@ -29,6 +32,8 @@ public:
   int64_t size() const { return size_; }
 
 private:
+  static Result<HugeBlock> map(int64_t bytes, int protection, const char* what);
+
   std::byte* data_ = nullptr;
   int64_t size_ = 0;
 };

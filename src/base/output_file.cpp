@@ -65,6 +65,13 @@ Status OutputFile::append(std::span<const std::byte> bytes) {
   return {};
 }
 
+Status OutputFile::append_zeros(int64_t n) {
+  KAPITSA_CHECK(n >= 0, "a file grows by a positive number of zeros");
+  if (::ftruncate(fd_, size_ + n) != 0) return system_error(path_, "write");
+  size_ += n;
+  return {};
+}
+
 Status OutputFile::truncate(int64_t size) {
   KAPITSA_CHECK(size <= size_, "truncate cannot grow a file");
   if (::ftruncate(fd_, size) != 0) return system_error(path_, "shorten");

@@ -26,8 +26,9 @@ public:
 
   int64_t size() const { return size_; }
   Status append(std::span<const std::byte> bytes);
-  Status truncate(int64_t size);  // keeps the first `size` bytes; size <= size()
-  Status flush();                 // until the disk has it
+  Status append_zeros(int64_t n);  // which take no room on the disk
+  Status truncate(int64_t size);   // keeps the first `size` bytes; size <= size()
+  Status flush();                  // until the disk has it
 
 private:
   OutputFile() = default;

@@ -63,6 +63,7 @@ void print_memory(const MemoryReport& memory) {
   part("states", memory.states);
   part("buffers", memory.buffers);
   part("together", memory.total());
+  part("read by row", memory.tables_in_file);
   print_verdict(memory);
 }
 
@@ -112,6 +113,7 @@ void write_memory(JsonWriter& json, const MemoryReport& memory) {
       .member("context", memory.context)
       .member("weights_mapped", memory.weights_mapped)
       .member("weights_copied", memory.weights_copied)
+      .member("tables_in_file", memory.tables_in_file)
       .member("kv_cache", memory.kv_cache)
       .member("states", memory.states)
       .member("buffers", memory.buffers)

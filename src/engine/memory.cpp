@@ -2,6 +2,7 @@
 
 #include "base/system.h"
 #include "engine/loader.h"
+#include "engine/traffic.h"
 
 #include <fmt/format.h>
 
@@ -32,6 +33,7 @@ public:
     MemoryReport report;
     report.backend = device_.info().backend + " (" + device_.info().name + ")";
     report.context = context;
+    report.tables_in_file = row_table_bytes(plan_);
     report.weights_mapped = need.weights_mapped;
     report.weights_copied = need.weights;
     report.kv_cache = need.kv_cache;

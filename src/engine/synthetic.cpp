@@ -30,6 +30,11 @@ RandomKind kind_of(std::string_view name) {
   return RandomKind::weight;
 }
 
+// Larger than memory, and a token reads a few rows of it: zeros, which take no memory and no disk.
+bool is_row_table(std::string_view name) {
+  return name == "per_layer_token_embd.weight";
+}
+
 // Beside vectors: matrices that converters leave in f32 because they are small and matter.
 bool stays_f32(std::string_view name, const std::vector<int64_t>& shape) {
   return shape.size() < 2 || kind_of(name) != RandomKind::weight ||
@@ -57,11 +62,13 @@ public:
     Tensor tensor{.name = std::string(name), .dtype = type_of(shape_, name, shape), .shape = shape};
     const auto bytes = dtype_bytes(tensor.dtype, tensor.n_elements());
     if (!bytes) return {};
-    auto block = HugeBlock::allocate(*bytes, "a synthetic tensor");
+    const bool is_table = is_row_table(name);
+    auto block = is_table ? HugeBlock::zeros(*bytes, "a synthetic table")
+                          : HugeBlock::allocate(*bytes, "a synthetic tensor");
     if (!block) return {};
     const std::span<std::byte> data(block->data(), static_cast<size_t>(*bytes));
-    const bool small = tensor.dtype == DType::f32;
-    if ((with_data_ || small) && !random_.fill(name, tensor.dtype, kind_of(name), data)) return {};
+    const bool wanted = !is_table && (with_data_ || tensor.dtype == DType::f32);
+    if (wanted && !random_.fill(name, tensor.dtype, kind_of(name), data)) return {};
     tensor.data = data;
     blocks_.push_back(std::move(*block));
     return tensor;
@@ -105,10 +112,11 @@ Result<SyntheticShape> shape_named(const SyntheticOptions& options) {
                  fmt::format("no synthetic model is called '{}': expected one of {}", options.name,
                              fmt::join(synthetic_names(), ", "))};
   }
-  if (options.n_layers < 0 || options.n_layers > shape.n_layers) {
+  const int32_t n = options.n_layers;
+  if (n != 0 && (n < shape.min_layers || n > shape.n_layers)) {
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("layers: expected 1 to {} for {}, found {}", shape.n_layers,
-                             options.name, options.n_layers)};
+                 fmt::format("layers: expected {} to {} for {}, found {}", shape.min_layers,
+                             shape.n_layers, options.name, n)};
   }
   return shape;
 }
@@ -160,15 +168,16 @@ Result<int64_t> write_synthetic(const SyntheticFile& wanted) {
                      {.name = wanted.model, .n_layers = wanted.n_layers, .with_data = false}));
   KAPITSA_ASSIGN(const model::Model model, model::load_model(file, {}));
   weights::RandomData random;
-  return weights::write_gguf(wanted.path, {.metadata = file.metadata(),
-                                           .tensors = file.tensors(),
-                                           .data =
-                                               [&](const Tensor& tensor, std::span<std::byte> out) {
-                                                 return random.fill(tensor.name, tensor.dtype,
-                                                                    engine::kind_of(tensor.name),
-                                                                    out);
-                                               },
-                                           .progress = wanted.progress});
+  return weights::write_gguf(
+      wanted.path,
+      {.metadata = file.metadata(),
+       .tensors = file.tensors(),
+       .data =
+           [&](const Tensor& tensor, std::span<std::byte> out) {
+             return random.fill(tensor.name, tensor.dtype, engine::kind_of(tensor.name), out);
+           },
+       .is_zero = [](const Tensor& tensor) { return engine::is_row_table(tensor.name); },
+       .progress = wanted.progress});
 }
 
 }  // namespace kapitsa

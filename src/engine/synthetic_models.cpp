@@ -1,5 +1,5 @@
 // Sizes from the published config.json files: SmolLM2-135M-Instruct, Qwen3-1.7B, Qwen3-30B-A3B,
-// Qwen3.6-35B-A3B, Qwen3.8-27B, NVIDIA-Nemotron-3.5-Lightning-30B-A3B.
+// Qwen3.6-35B-A3B, Qwen3.8-27B, Qwen3.8-Flash-Next, NVIDIA-Nemotron-3.5-Lightning-30B-A3B.
 #include "engine/synthetic_models.h"
 
 #include "model/arch.h"
@@ -92,6 +92,51 @@ SyntheticShape qwen35_35b() {
   return shape;
 }
 
+// The n-gram embedding is in the second layer: 16 heads, whose rows follow each other in the table.
+SyntheticShape flash_next() {
+  constexpr int32_t kLayers = 48;
+  const std::vector<int64_t> head_rows = {
+      20000003, 20000023, 20000033, 20000047, 20000059, 20000063, 20000069, 20000077,
+      20000081, 20000093, 20000107, 20000147, 20000153, 20000159, 20000161, 20000171};
+  std::vector<int64_t> offsets;
+  int64_t n_rows = 0;
+  for (const int64_t rows : head_rows) {
+    offsets.push_back(n_rows);
+    n_rows += rows;
+  }
+  std::vector<int64_t> ratios;
+  for (int32_t layer = 0; layer < kLayers; ++layer)
+    ratios.push_back(layer % 4 == 3 ? 4 : 0);
+  SyntheticShape shape{.architecture = "qwen4exp",
+                       .n_layers = kLayers,
+                       .min_layers = 2,
+                       .hidden = 2560,
+                       .n_vocab = 248320};
+  shape.metadata = qwen35_mixers(24, 2, 48);
+  shape.metadata.merge(
+      Metadata{{"expert_count", int64_t{512}},
+               {"expert_used_count", int64_t{10}},
+               {"expert_feed_forward_length", int64_t{640}},
+               {"expert_shared_feed_forward_length", int64_t{640}},
+               {"hyper_connection.count", int64_t{4}},
+               {"hyper_connection.low_rank", int64_t{320}},
+               {"attention.indexer.head_count", int64_t{4}},
+               {"attention.indexer.key_length", int64_t{128}},
+               {"attention.indexer.top_k", int64_t{2048}},
+               {"attention.compress_ratios", ratios},
+               {"embedding_length_per_layer_input", int64_t{160}},
+               {"ple.layers", std::vector<int64_t>{1}},
+               {"ple.ngram_size", int64_t{3}},
+               {"ple.heads_per_ngram", int64_t{8}},
+               {"ple.conv_kernel", int64_t{4}},
+               {"ple.eos_token_id", int64_t{248044}},
+               {"ple.layer_multipliers",
+                std::vector<int64_t>{23703573157769, 20109073645365, 8052911324071}},
+               {"ple.head_offsets", offsets},
+               {"ple.head_vocab_sizes", head_rows}});
+  return shape;
+}
+
 // M: Mamba-2, E: experts, *: attention.
 SyntheticShape nemotron() {
   constexpr std::string_view kPattern = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME";
@@ -138,9 +183,10 @@ struct Named {
   std::string_view name;
   SyntheticShape (*shape)();
 };
-constexpr Named kShapes[] = {{"smollm2", smollm2},         {"qwen3-1.7b", qwen3_1_7b},
-                             {"qwen3-30b-a3b", qwen3_30b}, {"35b", qwen35_35b},
-                             {"27b", qwen35_27b},          {"bolt", nemotron}};
+constexpr Named kShapes[] = {
+    {"smollm2", smollm2}, {"qwen3-1.7b", qwen3_1_7b}, {"qwen3-30b-a3b", qwen3_30b},
+    {"35b", qwen35_35b},  {"27b", qwen35_27b},        {"flash-next", flash_next},
+    {"bolt", nemotron}};
 
 // A shape is offered when this build has its architecture.
 bool runs(const SyntheticShape& shape) {

@@ -14,6 +14,7 @@ namespace kapitsa::engine {
 struct SyntheticShape {
   std::string architecture;  // general.architecture
   int32_t n_layers = 0;
+  int32_t min_layers = 1;  // that hold one of each part
   int32_t hidden = 0;
   int32_t n_vocab = 0;
   // Without the architecture's prefix. An array of n_layers integers has one for each layer.

@@ -92,6 +92,15 @@ int64_t cache_traffic(const plan::Plan& plan, int64_t position) {
 
 }  // namespace
 
+int64_t row_table_bytes(const plan::Plan& plan) {
+  int64_t bytes = 0;
+  for (const plan::Step& step : plan.routines()[0].steps) {
+    if (const auto* ngram = std::get_if<plan::NgramEmbed>(&step.op))
+      bytes += backend::stored_bytes(plan.weight(ngram->rows.table));
+  }
+  return bytes;
+}
+
 int64_t decode_bytes(const plan::Plan& plan, int64_t position) {
   return weight_traffic(plan) + cache_traffic(plan, position);
 }

@@ -1,6 +1,6 @@
 // The layout of gguf.cpp from the other side: header, then every tensor at a multiple of the
 // alignment. Integers are written as u32 where they fit and arrays of integers as i32, as published
-// files have them.
+// files have them; others have 64 bits.
 #include "weights/gguf_write.h"
 
 #include "base/file.h"
@@ -26,6 +26,7 @@ enum class Type : uint32_t {
   boolean = 7,
   string = 8,
   array = 9,
+  u64 = 10,
   i64 = 11
 };
 
@@ -33,8 +34,9 @@ class Header {
 public:
   template <typename T>
   void number(T value) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), bytes, bytes + sizeof value);
+    const size_t at = bytes_.size();
+    bytes_.resize(at + sizeof value);
+    std::memcpy(bytes_.data() + at, &value, sizeof value);
   }
   void type(Type type) { number(static_cast<uint32_t>(type)); }
   void string(std::string_view text) {
@@ -84,9 +86,18 @@ struct WriteValue {
       out.number(static_cast<uint8_t>(value));
   }
   void operator()(const std::vector<int64_t>& values) const {
-    array(Type::i32, values.size());
+    const auto fits = [](int64_t value) { return value == static_cast<int32_t>(value); };
+    if (std::ranges::all_of(values, fits)) {
+      array(Type::i32, values.size());
+      for (const int64_t value : values)
+        out.number(static_cast<int32_t>(value));
+      return;
+    }
+    array(std::ranges::any_of(values, [](int64_t value) { return value < 0; }) ? Type::i64
+                                                                               : Type::u64,
+          values.size());
     for (const int64_t value : values)
-      out.number(static_cast<int32_t>(value));
+      out.number(value);
   }
   void operator()(const std::vector<double>& values) const {
     array(Type::f32, values.size());
@@ -146,13 +157,21 @@ Result<Header> header_of(const GgufSource& source) {
   return header;
 }
 
+bool is_hole(const GgufSource& source, const Tensor& tensor) {
+  return source.is_zero && source.is_zero(tensor);
+}
+
 Status write_tensors(const GgufSource& source, int64_t total, OutputFile& file) {
   std::vector<std::byte> buffer;
   for (const Tensor& tensor : source.tensors) {
-    const auto bytes = static_cast<size_t>(*dtype_bytes(tensor.dtype, tensor.n_elements()));
-    buffer.assign(static_cast<size_t>(padded(static_cast<int64_t>(bytes))), {});
-    KAPITSA_TRY(source.data(tensor, std::span(buffer).first(bytes)));
-    KAPITSA_TRY(file.append(buffer));
+    const int64_t bytes = *dtype_bytes(tensor.dtype, tensor.n_elements());
+    if (is_hole(source, tensor)) {
+      KAPITSA_TRY(file.append_zeros(padded(bytes)));
+    } else {
+      buffer.assign(static_cast<size_t>(padded(bytes)), {});
+      KAPITSA_TRY(source.data(tensor, std::span(buffer).first(static_cast<size_t>(bytes))));
+      KAPITSA_TRY(file.append(buffer));
+    }
     if (source.progress && !source.progress(file.size(), total))
       return Error{ErrorCode::cancelled, "stopped"};
   }
@@ -169,13 +188,17 @@ Result<int64_t> write_gguf(const std::filesystem::path& wanted, const GgufSource
   }
   KAPITSA_ASSIGN(const Header header, header_of(source));
   auto total = static_cast<int64_t>(header.bytes().size());
-  for (const Tensor& tensor : source.tensors)
-    total += padded(*dtype_bytes(tensor.dtype, tensor.n_elements()));
+  int64_t holes = 0;
+  for (const Tensor& tensor : source.tensors) {
+    const int64_t bytes = padded(*dtype_bytes(tensor.dtype, tensor.n_elements()));
+    total += bytes;
+    if (is_hole(source, tensor)) holes += bytes;
+  }
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   KAPITSA_ASSIGN(const int64_t room, free_disk_bytes(folder));
-  if (room < total) {
+  if (room < total - holes) {
     return Error{ErrorCode::io, fmt::format("{}: needs {} bytes, {} are free on its disk",
-                                            path.string(), total, room)};
+                                            path.string(), total - holes, room)};
   }
   std::filesystem::path part = path;
   part += ".part";

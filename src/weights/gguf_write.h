@@ -15,6 +15,8 @@ struct GgufSource {
   const std::deque<Tensor>& tensors;  // their `data` is not read
   // Fills the rows of a tensor.
   std::function<Status(const Tensor& tensor, std::span<std::byte> out)> data;
+  // Optional: whether a tensor is all zeros. It takes no room on the disk, and `data` is not asked.
+  std::function<bool(const Tensor& tensor)> is_zero;
   // Called after each tensor with the bytes written so far and in all; false stops with
   // `cancelled`.
   std::function<bool(int64_t done, int64_t total)> progress;

@@ -36,6 +36,15 @@ TEST(Synthetic, every_shape_is_one_that_its_architecture_accepts) {
   }
 }
 
+TEST(Synthetic, table_that_is_read_by_row_takes_no_memory) {
+  const auto report =
+      inspect({.synthetic = "flash-next", .synthetic_layers = 2, .backend = "cpu", .context = 64});
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  ASSERT_TRUE(report->memory.has_value()) << report->not_runnable;
+  EXPECT_EQ(report->memory->tables_in_file, int64_t{320001446} * 160 / 32 * 18);
+  EXPECT_LT(report->memory->total(), int64_t{8} << 30);
+}
+
 TEST(Synthetic, a_written_file_is_the_same_model) {
   const TemporaryFolder folder;
   const auto path = folder / "part.gguf";
@@ -73,6 +82,9 @@ TEST(Synthetic, names_what_there_is_when_asked_for_another) {
   const auto layers = Engine::load({.synthetic = "smollm2", .synthetic_layers = 99});
   ASSERT_FALSE(layers.ok());
   EXPECT_THAT(layers.error().message, testing::HasSubstr("1 to 30"));
+  const auto few = Engine::load({.synthetic = "flash-next", .synthetic_layers = 1});
+  ASSERT_FALSE(few.ok());
+  EXPECT_THAT(few.error().message, testing::HasSubstr("2 to 48"));
 }
 
 }  // namespace

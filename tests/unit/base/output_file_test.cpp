@@ -28,6 +28,17 @@ TEST(OutputFile, appends_to_what_is_there) {
   EXPECT_EQ(read_file(path), "abcdef");
 }
 
+TEST(OutputFile, grows_by_zeros) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("file", "abc");
+  auto file = OutputFile::open(path);
+  ASSERT_TRUE(file);
+  EXPECT_TRUE(file->append_zeros(2));
+  EXPECT_EQ(file->size(), 5);
+  EXPECT_TRUE(file->append(bytes("x")));
+  EXPECT_EQ(read_file(path), std::string("abc\0\0x", 6));
+}
+
 TEST(OutputFile, goes_on_after_what_was_kept) {
   const TemporaryFolder folder;
   const auto path = folder.write("file", "abcdef");

@@ -23,6 +23,8 @@ protected:
     metadata_["text"] = std::string("caf\xC3\xA9");
     metadata_["flags"] = std::vector<bool>{true, false};
     metadata_["ints"] = std::vector<int64_t>{1, -2};
+    metadata_["large ints"] = std::vector<int64_t>{1, int64_t{1} << 45};
+    metadata_["large ints below zero"] = std::vector<int64_t>{-1, int64_t{1} << 45};
     metadata_["numbers"] = std::vector<double>{0.25, -8.0};
     metadata_["words"] = std::move(words);
     tensors_.push_back({.name = "small", .dtype = DType::f32, .shape = {3}});
@@ -37,6 +39,7 @@ protected:
                 out[i] = static_cast<std::byte>(i * 7 + tensor.name.size());
               return {};
             },
+            .is_zero = {},
             .progress = {}};
   }
 
@@ -67,6 +70,24 @@ TEST_F(GgufWrite, is_read_back_as_it_was) {
     ASSERT_TRUE(source().data(expected, data).ok());
     EXPECT_TRUE(std::ranges::equal(found->data, data)) << expected.name;
   }
+}
+
+TEST_F(GgufWrite, tensor_of_zeros_takes_no_room) {
+  constexpr int64_t kLarge = int64_t{1} << 40;  // more than a disk has room for
+  tensors_.push_front({.name = "none", .dtype = DType::f32, .shape = {kLarge / 4}});
+  GgufSource holed = source();
+  holed.is_zero = [](const Tensor& tensor) { return tensor.name == "none"; };
+  const auto path = folder_ / "a.gguf";
+  const auto bytes = write_gguf(path, holed);
+  ASSERT_TRUE(bytes.ok()) << bytes.error().message;
+  const auto file = read_gguf(path);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  const auto zeros = file->find("none")->data;
+  EXPECT_EQ(std::ssize(zeros), kLarge);
+  EXPECT_EQ(zeros.front(), std::byte{0});
+  EXPECT_EQ(zeros.back(), std::byte{0});
+  const auto small = file->find("small")->data;
+  EXPECT_EQ(small[1], static_cast<std::byte>(7 + 5));
 }
 
 TEST_F(GgufWrite, leaves_nothing_when_it_is_stopped) {
