@@ -141,7 +141,9 @@ public:
 
 struct DeviceOptions {
   int32_t n_threads = 0;  // CPU: 0 means one per available core
-  std::string force_isa;  // CPU: "" means the best that this machine has
+  // CPU: "" means the best that this machine has. ref: "chunked" takes prompts through recurrences
+  // in chunks, by the formulas that fast backends use, instead of token by token.
+  std::string force_isa;
 };
 
 // A backend of this build: its name, and how to open its best device.

@@ -179,12 +179,14 @@ Status mark_caches(const plan::Plan& plan, const plan::Op& op, Layout& layout) {
   return mark(attend->v_cache, attend->out.dim);
 }
 
-// Recurrent states whose entries are padded (ops_recurrent.cpp).
+// Recurrent states and tapes whose entries have their own layout (ops_recurrent.cpp).
 void pad_states(const plan::Op& op, std::vector<int64_t>& widths) {
-  if (const auto* delta = std::get_if<plan::DeltaRule>(&op))
-    widths[static_cast<size_t>(delta->memory.state.index)] = state_width(*delta);
-  if (const auto* ssm = std::get_if<plan::SsmScan>(&op))
-    widths[static_cast<size_t>(ssm->memory.state.index)] = state_width(*ssm);
+  const auto pad = [&](const auto& recurrence) {
+    widths[static_cast<size_t>(recurrence.memory.state.index)] = state_width(recurrence);
+    widths[static_cast<size_t>(recurrence.memory.tape.index)] = tape_width(recurrence);
+  };
+  if (const auto* delta = std::get_if<plan::DeltaRule>(&op)) pad(*delta);
+  if (const auto* ssm = std::get_if<plan::SsmScan>(&op)) pad(*ssm);
 }
 
 void add_rope(const plan::Op& op, std::vector<const plan::Rope*>& ropes) {

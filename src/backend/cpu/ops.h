@@ -78,9 +78,12 @@ concept Replayable = requires(const Context& c, const Worker& w, const Op& op) {
   replay_op(c, w, op, 0, std::span<const int32_t>());
 };
 
-// Elements of an entry of the recurrent state, which is padded.
+// Elements of an entry of the recurrent state, which is padded, and of the tape, in which each head
+// has all that it needs.
 int64_t state_width(const plan::DeltaRule& op);
 int64_t state_width(const plan::SsmScan& op);
+int64_t tape_width(const plan::DeltaRule& op);
+int64_t tape_width(const plan::SsmScan& op);
 
 // A BlockRope: its size, its values, and from them the angles (pairs, 2) at one block.
 int64_t block_rope_floats(const plan::SelectBlocks& op, const ProgramLimits& limits);

@@ -1,11 +1,10 @@
 // Layers with a state per sequence: causal convolution, and the two recurrences that add an outer
-// product to a decaying state. A prompt is stepped through token by token, as decoding does: on a
-// CPU the chunk form has as many multiply-adds (3 dk dv + 2 * 64 (dk + dv) against 4 dk dv for each
-// token), and a block of the state stays in the first-level cache meanwhile. So a row's bits depend
-// neither on the cuts of a prompt nor on the phase (invariants 1 and 4).
+// product to a decaying state. A prompt goes through them in chunks of the grid, which is cut where
+// the prompt begins and nowhere else, so that launches change no bits (invariant 4).
 //
-// A row of a decode pass leaves the state alone and writes what would change it to the tape; replay
-// applies tape rows to the state with the same instructions (invariant 3).
+// A row of a decode pass steps from its parent's state, leaves the committed state alone and writes
+// what would change it to the tape; replay applies tape rows to the state with the same
+// instructions (invariant 3).
 #include "backend/cpu/ops.h"
 #include "base/huge_block.h"
 
@@ -19,7 +18,7 @@ namespace {
 // ---- S <- decay S + delta k^T ----
 
 // The gated delta rule and Mamba-2 in the same terms. State: (heads, tiles of 16 value elements,
-// keys, 16). Tape: [k (n_k, dk) | delta (n_v, dv) | decay (n_v)].
+// keys, 16). Tape: for each head [k (dk) | delta (dv) | decay], so that no two heads share a part.
 struct Recurrence {
   int64_t n_v = 1, dv = 1, n_k = 1, dk = 1;
   bool tiled = false;  // HeadMap
@@ -27,9 +26,13 @@ struct Recurrence {
 
   int64_t n_tiles() const { return (dv + kStateLanes - 1) / kStateLanes; }
   int64_t tile_floats() const { return dk * kStateLanes; }
+  int64_t tape_floats() const { return dk + dv + 1; }
   int64_t key_head(int64_t head) const { return tiled ? head % n_k : head / (n_v / n_k); }
-  // The value head that writes its key head to the tape.
-  bool leads(int64_t head) const { return tiled ? head < n_k : head % (n_v / n_k) == 0; }
+  // Value heads in an order in which those of one key head are neighbours.
+  int64_t head(int64_t item) const {
+    const int64_t sharers = n_v / n_k;
+    return tiled ? item / sharers + item % sharers * n_k : item;
+  }
   int64_t lanes(int64_t tile) const { return std::min(kStateLanes, dv - tile * kStateLanes); }
 };
 
@@ -55,9 +58,8 @@ struct Drive {
   const float* skip = nullptr;      // (n_v)
   bool reads = false;
 
-  float decay(int64_t at, int64_t head) const {
-    return std::exp(a != nullptr ? a[head] * g[at] : g[at]);
-  }
+  float log_decay(int64_t at, int64_t head) const { return a != nullptr ? a[head] * g[at] : g[at]; }
+  float skip_of(int64_t head) const { return skip != nullptr ? skip[head] : 0.0F; }
 };
 
 Drive drive_of(const Context& c, const plan::DeltaRule& op) {
@@ -83,11 +85,10 @@ Drive drive_of(const Context& c, const plan::SsmScan& op) {
 struct TapeRow {
   float *k, *delta, *decay;
 };
-TapeRow tape_row(const Context& c, const Recurrence& r, int64_t row) {
+TapeRow tape_row(const Context& c, const Recurrence& r, int64_t row, int64_t head) {
   const StateView& tape = c.state(r.memory.tape);
-  auto* k = reinterpret_cast<float*>(tape.data + row * tape.entry_bytes);
-  float* delta = k + r.n_k * r.dk;
-  return {k, delta, delta + r.n_v * r.dv};
+  float* k = reinterpret_cast<float*>(tape.data + row * tape.entry_bytes) + head * r.tape_floats();
+  return {k, k + r.dk, k + r.dk + r.dv};
 }
 
 float* tile_of(const Context& c, const Recurrence& r, int64_t slot, int64_t head, int64_t tile) {
@@ -96,136 +97,269 @@ float* tile_of(const Context& c, const Recurrence& r, int64_t slot, int64_t head
          (head * r.n_tiles() + tile) * r.tile_floats();
 }
 
-void replay_head(const Context& c, const Recurrence& r, int64_t slot, int64_t head,
+void replay_tile(const Context& c, const Recurrence& r, int64_t slot, int64_t head, int64_t tile,
                  std::span<const int32_t> tape_rows) {
-  for (int64_t tile = 0; tile < r.n_tiles(); ++tile) {
-    float* state = tile_of(c, r, slot, head, tile);
-    for (const int32_t row : tape_rows) {
-      const TapeRow tape = tape_row(c, r, row);
-      c.kernels->advance_state(state, r.dk, r.lanes(tile), tape.k + r.key_head(head) * r.dk,
-                               tape.decay[head], tape.delta + head * r.dv + tile * kStateLanes);
-    }
+  float* state = tile_of(c, r, slot, head, tile);
+  for (const int32_t row : tape_rows) {
+    const TapeRow tape = tape_row(c, r, row, head);
+    c.kernels->advance_state(state, r.dk, r.lanes(tile), tape.k, *tape.decay,
+                             tape.delta + tile * kStateLanes);
   }
 }
 
-// What a thread keeps.
-struct Scratch {
-  float* decay;        // (rows) of a sequence, for one head
-  float* kq;           // (rows)
-  uint8_t* is_parent;  // (rows of the pass)
-  float* states;       // (tape rows, tile): after a row of the tree
+// Cuts a thread's scratch into parts; without a base it only adds up their sizes.
+class Parts {
+public:
+  explicit Parts(std::byte* base) : base_(base) {}
+  template <typename T>
+  void take(T*& part, int64_t count) {
+    if (base_ != nullptr) part = reinterpret_cast<T*>(base_ + size_);
+    size_ += round_up(count * int64_t{sizeof(T)}, kLine);
+  }
+  int64_t size() const { return size_; }
+
+private:
+  std::byte* base_;
+  int64_t size_ = 0;
 };
-int64_t scratch_size(const Recurrence& r, const ProgramLimits& limits, std::byte* base,
-                     Scratch* scratch) {
-  int64_t size = 0;
-  const auto take = [&](int64_t bytes) {
-    std::byte* from = base == nullptr ? nullptr : base + size;
-    size += round_up(bytes, kLine);
-    return from;
-  };
-  Scratch s = {};
-  s.decay = reinterpret_cast<float*>(take(limits.max_rows * 4));
-  s.kq = reinterpret_cast<float*>(take(limits.max_rows * 4));
-  s.is_parent = reinterpret_cast<uint8_t*>(take(limits.max_rows));
-  s.states = reinterpret_cast<float*>(take(limits.n_tape_rows * r.tile_floats() * 4));
-  if (scratch != nullptr) *scratch = s;
-  return size;
+
+// ---- Decoding: row by row ----
+
+struct StepScratch {
+  float* decay = nullptr;        // (rows of the pass), for one head
+  float* kq = nullptr;           // (rows)
+  uint8_t* is_parent = nullptr;  // (rows)
+  float* states = nullptr;       // (rows, tile): after a row of the tree
+};
+int64_t step_scratch(const Recurrence& r, const ProgramLimits& limits, std::byte* base,
+                     StepScratch& s) {
+  Parts parts(base);
+  parts.take(s.decay, limits.n_tape_rows);
+  parts.take(s.kq, limits.n_tape_rows);
+  parts.take(s.is_parent, limits.n_tape_rows);
+  parts.take(s.states, limits.n_tape_rows * r.tile_floats());
+  return parts.size();
 }
 
 class Stepping {
 public:
   Stepping(const Context& c, const Worker& w, const Recurrence& r, const Drive& drive)
-      : c_(c), r_(r), d_(drive), decodes_(c.pass->phase == plan::Phase::decode) {
-    scratch_size(r, c.limits, w.scratch, &s_);
-    if (!decodes_) return;
-    const int32_t n = c.pass->n_rows();
-    std::memset(s_.is_parent, 0, static_cast<size_t>(n));
-    for (int32_t row = 0; row < n; ++row) {
+      : c_(c), r_(r), d_(drive), n_rows_(c.pass->n_rows()) {
+    step_scratch(r, c.limits, w.scratch, s_);
+    std::memset(s_.is_parent, 0, static_cast<size_t>(n_rows_));
+    for (int32_t row = 0; row < n_rows_; ++row) {
       if (const int32_t parent = c.pass->parent(row); parent >= 0) s_.is_parent[parent] = 1;
     }
   }
 
-  // All rows of a sequence for one value head.
-  void run(const SequenceRows& rows, int64_t slot, int64_t head) const {
+  // All rows for one value head. Tile by tile, replay and steps: the tile comes from memory once.
+  void run(int64_t head) const {
     const int64_t key_head = r_.key_head(head);
-    for (int32_t row = rows.begin; row < rows.end; ++row) {
-      const int32_t i = row - rows.begin;
-      const float* k = d_.k.at(row, key_head);
-      s_.decay[i] = d_.decay(row * r_.n_v + head, head);
-      s_.kq[i] = c_.kernels->dot(k, d_.q.at(row, key_head), Plain::f32, r_.dk);
-      if (!decodes_) continue;
-      const TapeRow tape = tape_row(c_, r_, row);
-      tape.decay[head] = s_.decay[i];
-      if (r_.leads(head)) std::copy_n(k, r_.dk, tape.k + key_head * r_.dk);
+    for (int32_t row = 0; row < n_rows_; ++row) {
+      s_.decay[row] = std::exp(d_.log_decay(row * r_.n_v + head, head));
+      s_.kq[row] =
+          c_.kernels->dot(d_.k.at(row, key_head), d_.q.at(row, key_head), Plain::f32, r_.dk);
     }
+    const auto& views = c_.pass->views;
     for (int64_t tile = 0; tile < r_.n_tiles(); ++tile) {
-      float* committed = tile_of(c_, r_, slot, head, tile);
-      for (int32_t row = rows.begin; row < rows.end; ++row)
-        step(rows, row, head, tile, committed);
+      // All sequences first: a row of one may write the tape row that another one replays.
+      for (const plan::SequenceView& view : views)
+        replay_tile(c_, r_, view.state_slot, head, tile, view.replay);
+      for (size_t s = 0; s < views.size(); ++s) {
+        const float* committed = tile_of(c_, r_, views[s].state_slot, head, tile);
+        for (int32_t row = c_.sequence_rows[s].begin; row < c_.sequence_rows[s].end; ++row)
+          step(row, head, tile, committed);
+      }
+    }
+    for (int32_t row = 0; row < n_rows_; ++row) {
+      const TapeRow tape = tape_row(c_, r_, row, head);
+      std::copy_n(d_.k.at(row, key_head), r_.dk, tape.k);
+      *tape.decay = s_.decay[row];
     }
   }
 
 private:
-  void step(const SequenceRows& rows, int32_t row, int64_t head, int64_t tile,
-            float* committed) const {
+  void step(int32_t row, int64_t head, int64_t tile, const float* committed) const {
     const int64_t first = tile * kStateLanes;
-    const int64_t at = row * r_.n_v + head;
-    float unused[kStateLanes];
-    StateStep args = {.state = committed,
-                      .next = committed,
-                      .n = r_.dk,
-                      .n_lanes = r_.lanes(tile),
-                      .k = d_.k.at(row, r_.key_head(head)),
-                      .q = d_.q.at(row, r_.key_head(head)),
-                      .kq = s_.kq[row - rows.begin],
-                      .decay = s_.decay[row - rows.begin],
-                      .strength = d_.strength[at],
-                      .skip = d_.skip != nullptr ? d_.skip[head] : 0.0F,
-                      .reads = d_.reads,
-                      .v = d_.v.at(row, head) + first,
-                      .delta = unused,
-                      .out = d_.out.at(row, head) + first};
-    if (decodes_) {
-      const auto after = [&](int32_t of) {
-        return s_.states + (of - rows.begin) * r_.tile_floats();
-      };
-      const int32_t parent = c_.pass->parent(row);
-      if (parent >= 0) args.state = after(parent);
-      args.next = s_.is_parent[row] != 0 ? after(row) : nullptr;
-      args.delta = tape_row(c_, r_, row).delta + head * r_.dv + first;
-    }
-    c_.kernels->step_state(args);
+    const auto after = [&](int32_t of) { return s_.states + of * r_.tile_floats(); };
+    const int32_t parent = c_.pass->parent(row);
+    c_.kernels->step_state({.state = parent >= 0 ? after(parent) : committed,
+                            .next = s_.is_parent[row] != 0 ? after(row) : nullptr,
+                            .n = r_.dk,
+                            .n_lanes = r_.lanes(tile),
+                            .k = d_.k.at(row, r_.key_head(head)),
+                            .q = d_.q.at(row, r_.key_head(head)),
+                            .kq = s_.kq[row],
+                            .decay = s_.decay[row],
+                            .strength = d_.strength[row * r_.n_v + head],
+                            .skip = d_.skip_of(head),
+                            .reads = d_.reads,
+                            .v = d_.v.at(row, head) + first,
+                            .delta = tape_row(c_, r_, row, head).delta + first,
+                            .out = d_.out.at(row, head) + first});
   }
 
   const Context& c_;
   const Recurrence& r_;
   const Drive& d_;
-  bool decodes_;
-  Scratch s_ = {};
+  int32_t n_rows_;
+  StepScratch s_;
 };
 
-// Threads share (sequence, value head); the replay of a head comes right before its rows, while its
-// state is in the cache. The tape is written when all threads have replayed.
+// ---- Prompts: chunks of the grid (isa/kernels.h, StateChunk) ----
+
+constexpr int64_t kChunk = plan::kGrid;
+constexpr int64_t kProductRows = 16;  // rows of a product that is cut at the diagonal
+
+struct ChunkScratch {
+  float *k = nullptr, *q = nullptr, *keys_end = nullptr;  // (chunk, dk)
+  float *kk = nullptr, *qk = nullptr;                     // (chunk, chunk): k_j.k_i and k_j.q_i
+  float *mix = nullptr, *blend = nullptr;                 // (chunk, chunk)
+  double* log_growth = nullptr;                           // (chunk)
+  float *growth = nullptr, *strength = nullptr, *left = nullptr;  // (chunk)
+  float* delta = nullptr;                                         // (chunk, 16)
+};
+int64_t chunk_scratch(const Recurrence& r, std::byte* base, ChunkScratch& s) {
+  Parts parts(base);
+  for (float** rows : {&s.k, &s.q, &s.keys_end})
+    parts.take(*rows, kChunk * r.dk);
+  for (float** square : {&s.kk, &s.qk, &s.mix, &s.blend})
+    parts.take(*square, kChunk * kChunk);
+  parts.take(s.log_growth, kChunk);
+  for (float** column : {&s.growth, &s.strength, &s.left})
+    parts.take(*column, kChunk);
+  parts.take(s.delta, kChunk * kStateLanes);
+  return parts.size();
+}
+
+class Chunking {
+public:
+  Chunking(const Context& c, const Worker& w, const Recurrence& r, const Drive& drive)
+      : c_(c), r_(r), d_(drive) {
+    chunk_scratch(r, w.scratch, s_);
+  }
+
+  // A sequence's rows for the value heads of `items`.
+  void run(const SequenceRows& rows, int64_t slot, Range items) {
+    for (int64_t first = rows.begin; first < rows.end; first += kChunk) {
+      const int64_t n = std::min<int64_t>(kChunk, rows.end - first);
+      int64_t ready = -1;  // the key head whose products are there
+      for (int64_t item = items.begin; item < items.end; ++item) {
+        const int64_t head = r_.head(item);
+        if (const int64_t key_head = r_.key_head(head); key_head != ready) {
+          multiply_keys(first, n, key_head);
+          ready = key_head;
+        }
+        apply_decays(first, n, head);
+        for (int64_t tile = 0; tile < r_.n_tiles(); ++tile)
+          run_tile(first, n, slot, head, tile);
+      }
+    }
+  }
+
+private:
+  void multiply_keys(int64_t first, int64_t n, int64_t key_head) {
+    for (int64_t i = 0; i < n; ++i) {
+      std::copy_n(d_.k.at(first + i, key_head), r_.dk, s_.k + i * r_.dk);
+      std::copy_n(d_.q.at(first + i, key_head), r_.dk, s_.q + i * r_.dk);
+    }
+    for (int64_t i = 0; i < n; i += kProductRows) {
+      const int64_t rows = std::min(kProductRows, n - i);
+      const auto multiply = [&](const float* x, float* out) {
+        c_.kernels->linear({.w = s_.k,
+                            .type = Plain::f32,
+                            .n_out = i + rows,
+                            .k = r_.dk,
+                            .x = x + i * r_.dk,
+                            .x_stride = r_.dk,
+                            .n_rows = rows,
+                            .out = out + i * kChunk,
+                            .out_stride = kChunk});
+      };
+      if (d_.reads) multiply(s_.k, s_.kk);
+      multiply(s_.q, s_.qk);
+    }
+  }
+
+  // Decays are differences of logarithms: never above 1, whatever the chunk holds.
+  void apply_decays(int64_t first, int64_t n, int64_t head) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = (first + i) * r_.n_v + head;
+      sum += static_cast<double>(d_.log_decay(at, head));
+      s_.log_growth[i] = sum;
+      s_.growth[i] = static_cast<float>(sum);
+      s_.strength[i] = d_.strength[at];
+      float* decays = s_.blend + i * kChunk;
+      for (int64_t j = 0; j <= i; ++j)
+        decays[j] = static_cast<float>(sum - s_.log_growth[j]);
+      c_.kernels->exp_sum(decays, i + 1, 0.0F);
+      for (int64_t j = 0; d_.reads && j < i; ++j)
+        s_.mix[i * kChunk + j] = s_.strength[i] * (decays[j] * s_.kk[i * kChunk + j]);
+      for (int64_t j = 0; j <= i; ++j)
+        decays[j] *= s_.qk[i * kChunk + j];
+    }
+    for (int64_t i = 0; i < n; ++i)
+      s_.left[i] = static_cast<float>(sum - s_.log_growth[i]);
+    c_.kernels->exp_sum(s_.growth, n, 0.0F);
+    c_.kernels->exp_sum(s_.left, n, 0.0F);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < r_.dk; ++j)
+        s_.keys_end[i * r_.dk + j] = s_.left[i] * s_.k[i * r_.dk + j];
+    }
+  }
+
+  void run_tile(int64_t first, int64_t n, int64_t slot, int64_t head, int64_t tile) const {
+    const int64_t lane = tile * kStateLanes;
+    c_.kernels->chunk_state({.state = tile_of(c_, r_, slot, head, tile),
+                             .n = r_.dk,
+                             .n_lanes = r_.lanes(tile),
+                             .n_rows = n,
+                             .k = s_.k,
+                             .q = s_.q,
+                             .keys_end = s_.keys_end,
+                             .growth = s_.growth,
+                             .strength = s_.strength,
+                             .mix = s_.mix,
+                             .blend = s_.blend,
+                             .stride = kChunk,
+                             .skip = d_.skip_of(head),
+                             .reads = d_.reads,
+                             .v = d_.v.at(first, head) + lane,
+                             .v_stride = d_.v.row_stride,
+                             .delta = s_.delta,
+                             .out = d_.out.at(first, head) + lane,
+                             .out_stride = d_.out.row_stride});
+  }
+
+  const Context& c_;
+  const Recurrence& r_;
+  const Drive& d_;
+  ChunkScratch s_;
+};
+
+// Threads share the value heads, of all sequences: each has its own part of states and tapes, so
+// none waits for another.
 template <typename Op>
 void run_recurrence(const Context& c, const Worker& w, const Op& op) {
   const plan::Pass& pass = *c.pass;
   const Recurrence r = recurrence_of(op);
-  const Range own = partition(std::ssize(pass.views) * r.n_v, w.thread, w.n_threads);
-  bool replays = false;
-  for (const plan::SequenceView& view : pass.views)
-    replays = replays || !view.replay.empty();
-  if (replays) {
-    for (int64_t item = own.begin; item < own.end; ++item) {
-      const plan::SequenceView& view = pass.views[static_cast<size_t>(item / r.n_v)];
-      replay_head(c, r, view.state_slot, item % r.n_v, view.replay);
-    }
-    c.pool->barrier();
-  }
+  const Range own = partition(r.n_v, w.thread, w.n_threads);
   const Drive drive = drive_of(c, op);
-  const Stepping stepping(c, w, r, drive);
-  for (int64_t item = own.begin; item < own.end; ++item) {
-    const auto sequence = static_cast<size_t>(item / r.n_v);
-    stepping.run(c.sequence_rows[sequence], pass.views[sequence].state_slot, item % r.n_v);
+  if (pass.phase == plan::Phase::decode) {
+    const Stepping stepping(c, w, r, drive);
+    for (int64_t item = own.begin; item < own.end; ++item)
+      stepping.run(r.head(item));
+    return;
+  }
+  Chunking chunking(c, w, r, drive);
+  for (size_t s = 0; s < pass.views.size(); ++s) {
+    const plan::SequenceView& view = pass.views[s];
+    for (int64_t item = own.begin; item < own.end && !view.replay.empty(); ++item) {
+      for (int64_t tile = 0; tile < r.n_tiles(); ++tile)
+        replay_tile(c, r, view.state_slot, r.head(item), tile, view.replay);
+    }
+    chunking.run(c.sequence_rows[s], view.state_slot, own);
   }
 }
 
@@ -234,8 +368,18 @@ void replay_recurrence(const Context& c, const Worker& w, const Op& op, int32_t 
                        std::span<const int32_t> tape_rows) {
   const Recurrence r = recurrence_of(op);
   const Range own = partition(r.n_v, w.thread, w.n_threads);
-  for (int64_t head = own.begin; head < own.end; ++head)
-    replay_head(c, r, slot, head, tape_rows);
+  for (int64_t item = own.begin; item < own.end; ++item) {
+    for (int64_t tile = 0; tile < r.n_tiles(); ++tile)
+      replay_tile(c, r, slot, r.head(item), tile, tape_rows);
+  }
+}
+
+template <typename Op>
+int64_t recurrence_scratch(const ProgramLimits& limits, const Op& op) {
+  const Recurrence r = recurrence_of(op);
+  StepScratch steps;
+  ChunkScratch chunks;
+  return std::max(step_scratch(r, limits, nullptr, steps), chunk_scratch(r, nullptr, chunks));
 }
 
 // ---- Convolution ----
@@ -303,13 +447,22 @@ int64_t state_width(const plan::SsmScan& op) {
   return r.n_v * r.n_tiles() * r.tile_floats();
 }
 
+int64_t tape_width(const plan::DeltaRule& op) {
+  const Recurrence r = recurrence_of(op);
+  return r.n_v * r.tape_floats();
+}
+int64_t tape_width(const plan::SsmScan& op) {
+  const Recurrence r = recurrence_of(op);
+  return r.n_v * r.tape_floats();
+}
+
 int64_t scratch_bytes(const plan::Plan& /*plan*/, const ProgramLimits& limits,
                       const plan::DeltaRule& op) {
-  return scratch_size(recurrence_of(op), limits, nullptr, nullptr);
+  return recurrence_scratch(limits, op);
 }
 int64_t scratch_bytes(const plan::Plan& /*plan*/, const ProgramLimits& limits,
                       const plan::SsmScan& op) {
-  return scratch_size(recurrence_of(op), limits, nullptr, nullptr);
+  return recurrence_scratch(limits, op);
 }
 int64_t scratch_bytes(const plan::Plan& /*plan*/, const ProgramLimits& /*limits*/,
                       const plan::CausalConv& op) {

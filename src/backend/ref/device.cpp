@@ -60,7 +60,7 @@ Status check_types(const plan::Plan& plan) {
 
 class RefDevice final : public Device {
 public:
-  RefDevice() {
+  explicit RefDevice(bool chunked) : chunked_(chunked) {
     info_.backend = "ref";
     info_.name = "reference, double precision";
     info_.row_buckets = {1};
@@ -83,7 +83,8 @@ public:
     KAPITSA_TRY(check_types(plan));
     KAPITSA_ASSIGN(plan::Plan lowered, lower(plan));
     const MemoryNeed need = need_of(lowered, limits);
-    return std::unique_ptr<Program>(std::make_unique<RefProgram>(std::move(lowered), limits, need));
+    return std::unique_ptr<Program>(
+        std::make_unique<RefProgram>(std::move(lowered), limits, need, chunked_));
   }
 
   Result<std::unique_ptr<DeviceBuffer>> allocate(int64_t bytes) override {
@@ -113,13 +114,14 @@ private:
     return need;
   }
 
+  bool chunked_;
   DeviceInfo info_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Device>> open(const DeviceOptions& /*options*/) {
-  return std::unique_ptr<Device>(std::make_unique<RefDevice>());
+Result<std::unique_ptr<Device>> open(const DeviceOptions& options) {
+  return std::unique_ptr<Device>(std::make_unique<RefDevice>(options.force_isa == "chunked"));
 }
 
 }  // namespace kapitsa::backend::ref

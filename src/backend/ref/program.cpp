@@ -32,8 +32,9 @@ int64_t buffer_rows(const ProgramLimits& limits, plan::RowSpace rows) {
   return rows == plan::RowSpace::pass ? limits.max_rows : limits.max_outputs;
 }
 
-RefProgram::RefProgram(plan::Plan plan, const ProgramLimits& limits, const MemoryNeed& memory)
-    : plan_(std::move(plan)), limits_(limits), memory_(memory) {
+RefProgram::RefProgram(plan::Plan plan, const ProgramLimits& limits, const MemoryNeed& memory,
+                       bool chunked)
+    : plan_(std::move(plan)), limits_(limits), memory_(memory), chunked_(chunked) {
   for (const plan::Buffer& buffer : plan_.buffers()) {
     const auto size = static_cast<size_t>(buffer.width * buffer_rows(limits, buffer.rows));
     BufferData data;
@@ -59,7 +60,7 @@ Status RefProgram::run(const plan::Pass& pass) {
   for (size_t b = 0; b < buffers_.size(); ++b) {
     if (!plan_.buffers()[b].readable) std::ranges::fill(buffers_[b].values, kPoison);
   }
-  Run run = {plan_, pass, limits_.page_tokens, buffers_, states_};
+  Run run = {plan_, pass, limits_.page_tokens, buffers_, states_, chunked_};
   for (const plan::Step& step : plan_.routines()[static_cast<size_t>(pass.routine)].steps) {
     std::visit(
         [&](const auto& op) {

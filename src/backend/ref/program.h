@@ -12,7 +12,7 @@ namespace kapitsa::backend::ref {
 class RefProgram final : public Program {
 public:
   // `plan` is lowered and valid.
-  RefProgram(plan::Plan plan, const ProgramLimits& limits, const MemoryNeed& memory);
+  RefProgram(plan::Plan plan, const ProgramLimits& limits, const MemoryNeed& memory, bool chunked);
 
   Status run(const plan::Pass& pass) override;
   Status synchronise() override { return {}; }
@@ -36,6 +36,7 @@ private:
   plan::Plan plan_;
   ProgramLimits limits_;
   MemoryNeed memory_;
+  bool chunked_;
   std::vector<BufferData> buffers_;
   std::vector<StateData> states_;
   std::vector<float> staging_;  // what read() returned last

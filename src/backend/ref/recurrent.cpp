@@ -144,6 +144,7 @@ void run_op(Run& run, const plan::CausalConv& op) {
 }
 
 void run_op(Run& run, const plan::DeltaRule& op) {
+  if (run.chunked && run.pass.phase == plan::Phase::prefill) return run_chunks(run, op);
   walk_rows(run, op.memory, [&](int32_t r, State state, Tape tape) {
     const DeltaTape view = {op, tape};
     for (int32_t h = 0; h < op.k.count; ++h)
@@ -169,6 +170,7 @@ void run_op(Run& run, const plan::DeltaRule& op) {
 }
 
 void run_op(Run& run, const plan::SsmScan& op) {
+  if (run.chunked && run.pass.phase == plan::Phase::prefill) return run_chunks(run, op);
   const std::vector<double> d = weight_row(run.plan.weight(op.d), 0, 0);
   walk_rows(run, op.memory, [&](int32_t r, State state, Tape tape) {
     const SsmTape view = {op, tape};

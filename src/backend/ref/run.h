@@ -1,7 +1,7 @@
 // What the ops of the reference work on: the buffers, weights and states of a Program as doubles,
 // and the pass. One overload of run_op for each primitive; the families are in dense.cpp,
-// attention.cpp, recurrent.cpp, experts.cpp and special.cpp. Operands are valid: the plan passed
-// validate() and the pass check_pass().
+// attention.cpp, recurrent.cpp, chunked.cpp, experts.cpp and special.cpp. Operands are valid: the
+// plan passed validate() and the pass check_pass().
 #pragma once
 
 #include "backend/backend.h"
@@ -37,6 +37,7 @@ struct Run {
   int32_t page_tokens;
   std::vector<BufferData>& buffers;
   std::vector<StateData>& states;
+  bool chunked = false;  // prompts go through recurrences in chunks of the grid
 
   int32_t n_rows(plan::BufferId id) const {
     return plan.buffer(id).rows == plan::RowSpace::output
@@ -112,6 +113,10 @@ void run_op(Run& run, const plan::NgramRows& op);
 void run_op(Run& run, const plan::SoftEmbed& op);
 void run_op(Run& run, const plan::GatherOutputs& op);
 void run_op(Run& run, const plan::TopLogits& op);
+
+// The rows of a prefill pass, chunk by chunk.
+void run_chunks(Run& run, const plan::DeltaRule& op);
+void run_chunks(Run& run, const plan::SsmScan& op);
 
 // Commits one tape row of the op's memory to a state slot; false for ops without a memory.
 bool replay_op(const plan::Plan& plan, std::vector<StateData>& states, const plan::Op& op,

@@ -73,6 +73,36 @@ TEST(BenchReport, the_table_fits_80_columns_and_says_what_was_left_out) {
   EXPECT_NE(table.find("64K: the model was trained for less"), std::string::npos) << table;
 }
 
+TEST(BenchReport, steps_of_all_layers_are_summed_by_kind_and_phase) {
+  BenchReport traced = report();
+  EXPECT_EQ(steps_table(traced), "");
+  for (BenchRun& run : traced.cells[0].runs) {
+    for (const char* label : {"0.experts_up", "1.experts_up", "head"}) {
+      for (const bool prefill : {false, true}) {
+        run.steps.push_back({.label = label,
+                             .op = "ExpertLinear",
+                             .prefill = prefill,
+                             .passes = 64,
+                             .rows = 64,
+                             .bytes = 64000000,
+                             .seconds = 0.064,
+                             .best = 0.0005});
+      }
+    }
+  }
+  const std::string table = steps_table(traced);
+  std::istringstream lines(table);
+  std::vector<std::string> experts;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80U) << line;
+    if (line.starts_with("experts_up")) experts.push_back(line);
+  }
+  ASSERT_EQ(experts.size(), 2U) << table;
+  // Two layers: 2 ms and 2 MB for each of 64 tokens, 1 ms undisturbed, 1 GB/s.
+  for (const char* cell : {" 2000.0", " 1000.0", " 2.00", " 1.0"})
+    EXPECT_NE(experts[0].find(cell), std::string::npos) << experts[0];
+}
+
 TEST(BenchReport, every_cell_of_the_json_is_complete_by_itself) {
   const auto json = read(bench_json(report()));
   const auto& cells = json.at("cells").as_array();

@@ -103,6 +103,36 @@ struct StateStep {
   float* out = nullptr;
 };
 
+// The same recurrence over the n_rows tokens of a chunk at once, from S before the first of them.
+// growth[i] is the product of the decays up to token i. With the sums over keys P_i = S.k_i and
+// Q_i = S.q_i, for each value element:
+//   delta_i = strength_i (v_i - growth_i P_i) - sum over j < i of mix[i][j] delta_j,
+//             or strength_i v_i where it does not read;
+//   out_i = growth_i Q_i + sum over j <= i of blend[i][j] delta_j + skip v_i;
+//   S' = growth_last S + sum over i of delta_i keys_end[i].
+// All sums run upwards, so that a token's bits do not depend on how many follow it.
+struct StateChunk {
+  float* state = nullptr;  // as in StateStep; becomes S'
+  int64_t n = 0;
+  int64_t n_lanes = 0;
+  int64_t n_rows = 0;
+  const float* k = nullptr;         // (n_rows, n)
+  const float* q = nullptr;         // (n_rows, n)
+  const float* keys_end = nullptr;  // (n_rows, n): k_i times the decays after token i
+  const float* growth = nullptr;    // (n_rows)
+  const float* strength = nullptr;  // (n_rows)
+  const float* mix = nullptr;       // (n_rows, stride)
+  const float* blend = nullptr;     // (n_rows, stride)
+  int64_t stride = 0;
+  float skip = 0.0F;
+  bool reads = false;
+  const float* v = nullptr;  // token i at i * v_stride
+  int64_t v_stride = 0;
+  float* delta = nullptr;  // (n_rows, 16)
+  float* out = nullptr;    // token i at i * out_stride
+  int64_t out_stride = 0;
+};
+
 // out[c] = bias[c] + sum over j of w[j][c] * x[j][c], j in order.
 struct Convolve {
   const float* const* x = nullptr;  // (taps), each (n)
@@ -129,6 +159,7 @@ struct Kernels {
   // S = decay * S + delta * k, as step_state computes it.
   void (*advance_state)(float* state, int64_t n, int64_t n_lanes, const float* k, float decay,
                         const float* delta);
+  void (*chunk_state)(const StateChunk& args);
   void (*convolve)(const Convolve& args);
   float (*largest)(const float* x, int64_t n);  // -infinity where n is 0
   // x = exp(x - shift); returns the sum

@@ -18,6 +18,7 @@ constexpr Kernels table(const char* name) {
           .add_values = add_values,
           .step_state = step_state,
           .advance_state = advance_state,
+          .chunk_state = chunk_state,
           .convolve = convolve,
           .largest = largest,
           .exp_sum = exp_sum,
