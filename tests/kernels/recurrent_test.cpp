@@ -43,6 +43,7 @@ struct DeltaShape {
   int32_t n_k, n_v, dk, dv;
   plan::HeadMap map = plan::HeadMap::grouped;
   int32_t prefill = 70;
+  float least_decay = -0.5F;  // logarithm
 };
 const std::vector<DeltaShape> kDeltaShapes = {
     {1, 1, 1, 1},
@@ -52,6 +53,8 @@ const std::vector<DeltaShape> kDeltaShapes = {
     {2, 6, 64, 32, plan::HeadMap::tiled},
     {1, 2, 128, 128, plan::HeadMap::grouped, 65},
     {2, 2, 31, 33, plan::HeadMap::grouped, 63},
+    {1, 3, 24, 17, plan::HeadMap::grouped, 200},
+    {2, 4, 16, 16, plan::HeadMap::tiled, 130, -60.0F},
 };
 
 std::string name_of(const DeltaShape& s) {
@@ -76,8 +79,8 @@ KernelGroup delta() {
                b.plan.add(plan::L2Norm{q, 1e-6F, 0.3F}, "q");
                b.plan.add(plan::L2Norm{k, 1e-6F, 1.0F}, "k");
                b.op(plan::DeltaRule{q, k, b.input_heads(s.n_v, s.dv, 1),
-                                    b.input(s.n_v, -0.5F, 0.0F), b.input(s.n_v, 0.0F, 1.0F), s.map,
-                                    delta_memory(b, s), b.output_heads(s.n_v, s.dv, 1)});
+                                    b.input(s.n_v, s.least_decay, 0.0F), b.input(s.n_v, 0.0F, 1.0F),
+                                    s.map, delta_memory(b, s), b.output_heads(s.n_v, s.dv, 1)});
              },
          .prefill_tokens = s.prefill,
          .depth = kSteps * s.dk});
@@ -122,8 +125,9 @@ KernelGroup delta_mix() {
 struct SsmShape {
   int32_t heads, p, groups, n, prefill = 70;
 };
-const std::vector<SsmShape> kSsmShapes = {
-    {1, 1, 1, 1}, {4, 7, 2, 5}, {8, 16, 2, 32, 131}, {4, 64, 1, 128, 65}, {6, 31, 3, 33, 63}};
+const std::vector<SsmShape> kSsmShapes = {{1, 1, 1, 1},        {4, 7, 2, 5},
+                                          {8, 16, 2, 32, 131}, {4, 64, 1, 128, 65},
+                                          {6, 31, 3, 33, 63},  {2, 17, 1, 24, 200}};
 
 std::string name_of(const SsmShape& s) {
   return fmt::format("{}x{} groups {}x{} after {}", s.heads, s.p, s.groups, s.n, s.prefill);

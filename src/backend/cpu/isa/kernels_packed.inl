@@ -111,7 +111,7 @@ constexpr bool is_signed(const PanelTraits& t) {
   return t.bits == 8 || t.table != Table::none;
 }
 
-constexpr int64_t kPrefetch = 4096;  // bytes ahead
+constexpr int64_t kPrefetch = 8192;  // bytes ahead
 
 // Adds a half run (16 k from k0) to the integer sums of kRows rows.
 template <bool kSigned, int kRows, int kPlanes>
@@ -175,10 +175,11 @@ inline void panel_rows(const uint8_t* panel, const ActivationLayout& a, int64_t 
         }
       }
     };
-    // The processor's own prefetch does not keep enough reads in flight beside this arithmetic.
+    // The processor's own prefetch does not keep enough reads in flight beside this arithmetic. Into
+    // the second-level cache: the first one has too few buffers for outstanding reads.
     constexpr int64_t kLines = (chunk_layout(kFormat, kChunkColumns).bytes / 8 + 63) / 64;
     for (int i = 0; i < kLines; ++i)
-      __builtin_prefetch(ahead + 64 * i);
+      __builtin_prefetch(ahead + 64 * i, 0, 2);
     ahead += 64 * kLines;
     Bytes w[4];
     if constexpr (t.group == 32) start(a.sum32, k0 / 32);
