@@ -31,7 +31,9 @@ constexpr const char* kGroup = "Machine";
 void add_machine_options_without_context(const Command& command, MachineOptions& options) {
   command.option("-t,--threads", options.load.threads, "CPU threads; default: one per core")
       .group(kGroup);
-  command.option("--backend", options.load.backend, "cuda, cpu or ref; default: the fastest that this machine has")
+  command
+      .option("--backend", options.load.backend,
+              "cuda, cpu or ref; default: the fastest that this machine has")
       .group(kGroup);
   command
       .option("--isa", options.load.isa, "CPU instruction set; default: KAPITSA_ISA, or the best")

@@ -93,11 +93,16 @@ int64_t cache_traffic(const plan::Plan& plan, int64_t position) {
 }  // namespace
 
 int64_t row_table_bytes(const plan::Plan& plan) {
-  int64_t bytes = 0;
-  for (const plan::Step& step : plan.routines()[0].steps) {
-    if (const auto* ngram = std::get_if<plan::NgramEmbed>(&step.op))
-      bytes += backend::stored_bytes(plan.weight(ngram->rows.table));
+  std::set<int32_t> tables;  // indexes
+  for (const plan::Routine& routine : plan.routines()) {
+    for (const plan::Step& step : routine.steps) {
+      if (const auto* ngram = std::get_if<plan::NgramEmbed>(&step.op))
+        tables.insert(ngram->rows.table.index);
+    }
   }
+  int64_t bytes = 0;
+  for (const int32_t index : tables)
+    bytes += backend::stored_bytes(plan.weight({index}));
   return bytes;
 }
 

@@ -112,7 +112,7 @@ TEST(Engine, a_state_takes_in_every_token) {
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     const auto expected = integers(golden, "greedy.tokens");
     Request request;
-    request.prompt = TokenPrompt{integers(golden, "tokens")};
+    request.prompt = TokenPrompt{integers(golden, "prompt")};
     request.sampling.temperature = 0.0F;
     request.ignore_eos = true;
     request.max_tokens = static_cast<int32_t>(expected.size());

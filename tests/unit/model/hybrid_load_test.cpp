@@ -136,12 +136,12 @@ TEST_F(Qwen35GgufTest, sizes_that_do_not_divide_are_refused) {
 
 TEST_F(Qwen35GgufTest, convolution_of_one_tap_is_refused) {
   counts_["ssm.conv_kernel"] = 1;
-  EXPECT_THAT(error(), EndsWith("qwen35.ssm.conv_kernel: expected 2 or more taps, found 1"));
+  EXPECT_THAT(error(), HasSubstr("qwen35.ssm.conv_kernel: expected 2 or more taps, found 1"));
 }
 
 TEST_F(Qwen35GgufTest, head_of_all_layers_is_refused) {
   counts_["nextn_predict_layers"] = 3;
-  EXPECT_THAT(error(), EndsWith("expected fewer layers than block_count, found 3"));
+  EXPECT_THAT(error(), HasSubstr("expected fewer layers than block_count, found 3"));
 }
 
 TEST_F(Qwen35GgufTest, listed_layers_win_over_the_interval) {
@@ -149,12 +149,12 @@ TEST_F(Qwen35GgufTest, listed_layers_win_over_the_interval) {
   recurrent_ = {true, false, false};
   EXPECT_EQ(error(), "");
   recurrent_ = {true};
-  EXPECT_THAT(error(), EndsWith("attention.recurrent_layers: expected 2 layers, found 1"));
+  EXPECT_THAT(error(), HasSubstr("attention.recurrent_layers: expected 2 layers, found 1"));
 }
 
 TEST_F(Qwen35GgufTest, experts_are_refused) {
   counts_["expert_count"] = 8;
-  EXPECT_THAT(error(), EndsWith("qwen35.expert_count: expected 0 (a dense model), found 8"));
+  EXPECT_THAT(error(), HasSubstr("qwen35.expert_count: expected 0 (a dense model), found 8"));
 }
 
 // ---- Hugging Face: qwen3_5_moe ----
@@ -277,13 +277,13 @@ TEST_F(Qwen35MoeFolderTest, every_missing_tensor_is_named) {
 
 TEST_F(Qwen35MoeFolderTest, joined_experts_of_another_size_are_refused) {
   tensors_["model.language_model.layers.1.mlp.experts.gate_up_proj"] = {3, 6, 8};
-  EXPECT_THAT(error(), EndsWith("expected shape (3, 12, 8), found (3, 6, 8)"));
+  EXPECT_THAT(error(), HasSubstr("expected shape (3, 12, 8), found (3, 6, 8)"));
 }
 
 TEST_F(Qwen35MoeFolderTest, attention_without_a_gate_is_refused) {
   config_["attn_output_gate"] = "false";
-  EXPECT_THAT(error(), EndsWith("text_config.attn_output_gate: expected true (gated attention), "
-                                "found false"));
+  EXPECT_THAT(error(), HasSubstr("text_config.attn_output_gate: expected true (gated attention), "
+                                 "found false"));
 }
 
 TEST_F(Qwen35MoeFolderTest, gate_of_the_delta_rule_is_read) {
@@ -291,15 +291,15 @@ TEST_F(Qwen35MoeFolderTest, gate_of_the_delta_rule_is_read) {
   ASSERT_EQ(error(), "");
   EXPECT_EQ(first<plan::DeltaMix>()->gate, plan::Activation::sigmoid);
   config_["output_gate_type"] = "\"relu\"";
-  EXPECT_THAT(error(), EndsWith("output_gate_type: expected swish, silu or sigmoid, found relu"));
+  EXPECT_THAT(error(), HasSubstr("output_gate_type: expected swish, silu or sigmoid, found relu"));
 }
 
 TEST_F(Qwen35MoeFolderTest, layer_types_are_checked) {
   config_["layer_types"] = R"(["linear_attention", "sliding_attention"])";
-  EXPECT_THAT(error(), EndsWith("text_config.layer_types: expected linear_attention or "
-                                "full_attention, found sliding_attention"));
+  EXPECT_THAT(error(), HasSubstr("text_config.layer_types: expected linear_attention or "
+                                 "full_attention, found sliding_attention"));
   config_["layer_types"] = R"(["linear_attention"])";
-  EXPECT_THAT(error(), EndsWith("text_config.layer_types: expected 2 layers, found 1"));
+  EXPECT_THAT(error(), HasSubstr("text_config.layer_types: expected 2 layers, found 1"));
 }
 
 }  // namespace

@@ -156,19 +156,19 @@ TEST_F(GgufLoadTest, every_wrong_shape_is_told_with_both) {
     tensors_ = whole;
     tensors_[name].back() += 1;
     EXPECT_THAT(error(), HasSubstr("tensor '" + name + "': expected shape ("));
-    EXPECT_THAT(error(), EndsWith(shape.size() == 1 ? "(8), found (9)"
-                                                    : std::to_string(shape[1] + 1) + ")"));
+    EXPECT_THAT(error(), HasSubstr(shape.size() == 1 ? "(8), found (9)"
+                                                     : std::to_string(shape[1] + 1) + ")"));
   }
 }
 
 TEST_F(GgufLoadTest, transposed_matrix_is_refused) {
   tensors_["blk.0.ffn_down.weight"] = {12, 8};
-  EXPECT_THAT(error(), EndsWith("expected shape (8, 12), found (12, 8)"));
+  EXPECT_THAT(error(), HasSubstr("expected shape (8, 12), found (12, 8)"));
 }
 
 TEST_F(GgufLoadTest, vector_in_place_of_a_matrix_is_refused) {
   tensors_["blk.0.attn_q.weight"] = {64};
-  EXPECT_THAT(error(), EndsWith("expected shape (8, 8), found (64)"));
+  EXPECT_THAT(error(), HasSubstr("expected shape (8, 8), found (64)"));
 }
 
 TEST_F(GgufLoadTest, every_missing_key_is_named) {
@@ -191,7 +191,7 @@ TEST_F(GgufLoadTest, every_count_of_zero_or_of_billions_is_refused) {
       counts_ = whole;
       counts_[key] = wrong;
       EXPECT_THAT(error(), HasSubstr("llama." + key));
-      EXPECT_THAT(error(), EndsWith("found the integer " + std::to_string(wrong)));
+      EXPECT_THAT(error(), HasSubstr("found the integer " + std::to_string(wrong)));
     }
   }
 }
@@ -205,7 +205,8 @@ TEST_F(GgufLoadTest, epsilon_out_of_range_is_refused) {
 
 TEST_F(GgufLoadTest, heads_that_do_not_divide_are_refused) {
   counts_["attention.head_count_kv"] = 3;
-  EXPECT_THAT(error(), EndsWith("llama.attention.head_count_kv: expected a divisor of 4, found 3"));
+  EXPECT_THAT(error(),
+              HasSubstr("llama.attention.head_count_kv: expected a divisor of 4, found 3"));
   counts_["attention.head_count_kv"] = 2;
   counts_["embedding_length"] = 10;
   EXPECT_THAT(error(),
@@ -219,7 +220,7 @@ TEST_F(GgufLoadTest, odd_rotary_size_is_refused) {
 
 TEST_F(GgufLoadTest, llama_with_experts_is_refused) {
   counts_["expert_count"] = 8;
-  EXPECT_THAT(error(), EndsWith("llama.expert_count: expected 0 (a dense model), found 8"));
+  EXPECT_THAT(error(), HasSubstr("llama.expert_count: expected 0 (a dense model), found 8"));
 }
 
 // ---- GGUF: qwen3moe ----
@@ -249,7 +250,7 @@ TEST_F(GgufExpertsTest, the_unchanged_model_loads) {
 
 TEST_F(GgufExpertsTest, fewer_experts_than_the_metadata_says_are_refused) {
   tensors_["blk.0.ffn_up_exps.weight"] = {2, 6, 8};
-  EXPECT_THAT(error(), EndsWith("expected shape (3, 6, 8), found (2, 6, 8)"));
+  EXPECT_THAT(error(), HasSubstr("expected shape (3, 6, 8), found (2, 6, 8)"));
 }
 
 TEST_F(GgufExpertsTest, more_experts_used_than_there_are_is_refused) {
@@ -396,7 +397,7 @@ TEST_F(FolderLoadTest, what_the_architecture_does_not_compute_is_refused) {
   const auto refused = [this](const char* key, const char* value, const char* reason) {
     const auto whole = config_;
     config_[key] = value;
-    EXPECT_THAT(error(), EndsWith(reason)) << key << " " << value;
+    EXPECT_THAT(error(), HasSubstr(reason)) << key << " " << value;
     config_ = whole;
   };
   refused("hidden_act", R"("gelu")", "hidden_act: expected silu or swish, found gelu");
@@ -434,8 +435,9 @@ TEST_F(FolderLoadTest, odd_rope_scaling_is_refused) {
 
 TEST_F(FolderLoadTest, unknown_rope_scaling_is_refused) {
   config_["rope_scaling"] = R"({"rope_type": "longrope", "factor": 4.0})";
-  EXPECT_THAT(error(), EndsWith("rope_scaling.rope_type: expected default, linear, llama3 or yarn, "
-                                "found longrope"));
+  EXPECT_THAT(error(),
+              HasSubstr("rope_scaling.rope_type: expected default, linear, llama3 or yarn, "
+                        "found longrope"));
 }
 
 TEST_F(FolderLoadTest, dense_layers_between_sparse_ones_are_refused) {

@@ -486,9 +486,9 @@ TEST_F(Qwen4FolderTest, every_missing_tensor_is_named) {
 
 TEST_F(Qwen4FolderTest, constants_of_another_shape_are_refused) {
   constants_["layer_multipliers"].pop_back();
-  EXPECT_THAT(error(), EndsWith("layer_multipliers': expected i64 (3), found i64 (2)"));
+  EXPECT_THAT(error(), HasSubstr("layer_multipliers': expected i64 (3), found i64 (2)"));
   constants_.erase("layer_multipliers");
-  EXPECT_THAT(error(), EndsWith("layer_multipliers': expected i64 (3), found none"));
+  EXPECT_THAT(error(), HasSubstr("layer_multipliers': expected i64 (3), found none"));
 }
 
 TEST_F(Qwen4FolderTest, halves_of_the_join_of_the_prediction_head_are_put_side_by_side) {
