@@ -15,14 +15,40 @@ namespace kapitsa::backend::cuda {
 inline constexpr int kMaxDim = 512;
 inline constexpr int kSplit = plan::kAttentionSplit;
 
+// A block of an 8-bit cache (base/q8_block.h): f16 scale, then 32 codes.
+inline constexpr int kQ8Bytes = 34;
+
 __device__ inline float load(const StateView& state, int64_t i) {
+  if (state.dtype == DType::q8_0) {
+    const uint8_t* block = state.data + i / kWarp * kQ8Bytes;
+    return __half2float(*reinterpret_cast<const __half*>(block)) *
+           static_cast<float>(static_cast<int8_t>(block[2 + i % kWarp]));
+  }
   if (state.dtype == DType::f32) return reinterpret_cast<const float*>(state.data)[i];
   if (state.dtype == DType::f16)
     return __half2float(reinterpret_cast<const __half*>(state.data)[i]);
   return __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(state.data)[i]);
 }
 
+// All lanes of a warp store 32 elements in a row, or some of them where there are no blocks.
+__device__ inline void store_block(const StateView& state, int64_t i, float value) {
+  const float largest = warp_max(fabsf(value));
+  const float poison = warp_sum(value - value);
+  const __half scale = __float2half_rn(__fadd_rn(__fdiv_rn(largest, 127.0F), poison));
+  const float step = __half2float(scale);
+  uint8_t* block = state.data + i / kWarp * kQ8Bytes;
+  float code = 0.0F;
+  if (step > 0.0F && step <= 65504.0F) {
+    constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: the lowest bit is 1
+    code = __fadd_rn(__fadd_rn(__fdiv_rn(value, step), kRound), -kRound);
+    code = fminf(fmaxf(code, -127.0F), 127.0F);
+  }
+  block[2 + i % kWarp] = static_cast<uint8_t>(static_cast<int8_t>(code));
+  if (i % kWarp == 0) *reinterpret_cast<__half*>(block) = scale;
+}
+
 __device__ inline void store(const StateView& state, int64_t i, float value) {
+  if (state.dtype == DType::q8_0) return store_block(state, i, value);
   if (state.dtype == DType::f32) {
     reinterpret_cast<float*>(state.data)[i] = value;
   } else if (state.dtype == DType::f16) {

@@ -12,8 +12,9 @@ namespace {
 constexpr int kMaxWarps = 16;
 constexpr int kStages = 3;
 constexpr int kDownStages = 6;
-constexpr int kMaxShared = 226 * 1024;  // bytes
+constexpr int kMaxShared = 216 * 1024;  // bytes
 constexpr int kGroupBytes = fragment_bytes(false);
+constexpr int kMaxEntries = 256;  // of the list of a block: eight rows of at most 32 choices
 
 __device__ int64_t block_of_rows() {
   return blockIdx.y;
@@ -37,41 +38,37 @@ __device__ int shared_tiles(const ExpertsUpArgs& args) {
              : static_cast<int>((args.shared_up.out + kTileRows - 1) / kTileRows);
 }
 
-__device__ UpTile resolve(const ExpertsUpArgs& args, int tile) {
+__device__ UpTile resolve(const ExpertsUpArgs& args, const int32_t* experts, int tile) {
   const int n_shared = shared_tiles(args);
   if (tile < n_shared) return {{&args.shared_gate, &args.shared_up}, 0, -1, tile};
   const int per = static_cast<int>((args.up.out + kTileRows - 1) / kTileRows);
   const int entry = (tile - n_shared) / per;
-  return {{&args.gate, &args.up},
-          args.list.experts[block_of_rows() * args.list.n_experts + entry],
-          entry,
-          (tile - n_shared) % per};
+  return {{&args.gate, &args.up}, experts[entry], entry, (tile - n_shared) % per};
 }
 
 __device__ void find_scales(const ExpertsUpArgs& args, int64_t first_row, int n_rows,
                             RowFacts& facts) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int row = warp; row < kColumns; row += n_warps) {
-    float largest = 0.0F;
-    float squares = 0.0F;
-    for (int k = 4 * lane; row < n_rows && k < args.k; k += 4 * kWarp) {
-      float4 v = *reinterpret_cast<const float4*>(args.x + (first_row + row) * args.k + k);
-      squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-      if (args.norm_weight != nullptr)
-        v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
-      largest = fmaxf(largest, largest_of(v));
-    }
-    largest = warp_max(largest);
-    squares = warp_sum(squares);
-    if (lane != 0) continue;
-    const int up = scale_exponent(largest);
-    facts.scale[row] = power_of_two(up);
-    facts.finish[row] =
-        power_of_two(-up) *
-        (args.has_norm ? 1.0F / sqrtf(squares / static_cast<float>(args.k) + args.norm_eps) : 1.0F);
-  }
+  __shared__ RowScratch<kColumns> scratch;
+  float largest[kColumns];
+  float squares[kColumns];
+  find_facts<kColumns>(
+      n_rows, 0, args.k,
+      [&](int row, int k, float& most, float& sum) {
+        float4 v = *reinterpret_cast<const float4*>(args.x + (first_row + row) * args.k + k);
+        sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+        if (args.norm_weight != nullptr)
+          v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
+        most = fmaxf(most, largest_of(v));
+      },
+      scratch, largest, squares);
+  const int row = static_cast<int>(threadIdx.x);
+  if (row >= kColumns) return;
+  const float2 all = row < n_rows ? join_facts(scratch, row) : make_float2(0.0F, 0.0F);
+  const int up = scale_exponent(all.x);
+  facts.scale[row] = power_of_two(up);
+  facts.finish[row] =
+      power_of_two(-up) *
+      (args.has_norm ? 1.0F / sqrtf(all.y / static_cast<float>(args.k) + args.norm_eps) : 1.0F);
 }
 
 template <bool kGated>
@@ -103,7 +100,13 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
   const int n_rows = static_cast<int>(min(int64_t{*args.count} - first_row, int64_t{kColumns}));
   if (n_rows <= 0) return;
   const int per_expert = static_cast<int>((args.up.out + kTileRows - 1) / kTileRows);
-  const int n_tiles = shared_tiles(args) + args.list.n_entries[block_of_rows()] * per_expert;
+  // The list in shared memory: every tile asks for its expert.
+  __shared__ int32_t experts[kMaxEntries];
+  const int n_entries = args.list.n_entries[block_of_rows()];
+  for (int i = static_cast<int>(threadIdx.x); i < n_entries; i += static_cast<int>(blockDim.x))
+    experts[i] = args.list.experts[block_of_rows() * args.list.n_experts + i];
+  __syncthreads();
+  const int n_tiles = shared_tiles(args) + n_entries * per_expert;
   const int n_steps = (n_tiles + args.tile_warps - 1) / args.tile_warps;
 
   // What is fetched next: step, matrix, group.
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
     if (g0 < g1 && at_step < n_steps) {
       int n = g1 - at_group;
       if (tile < n_tiles) {
-        const UpTile source = resolve(args, tile);
+        const UpTile source = resolve(args, experts, tile);
         const TileView& w = *source.weights[at_set];
         const int per_unit = unit_groups(w.format);
         n = min(n, chunk_groups(w.format));
@@ -142,6 +145,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
 
   find_scales(args, first_row, n_rows, facts);
   __syncthreads();
+#pragma unroll 4
   for (int item = warp; item < 2 * n_groups; item += n_warps) {
     const int row = lane / 4;
     write_fragments<false>(fragments + item / 2 * kGroupBytes, item % 2, lane, [&](int in_group) {
@@ -160,7 +164,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
   for (int step = static_cast<int>(blockIdx.x); step < n_steps;
        step += static_cast<int>(gridDim.x)) {
     const int tile = step * args.tile_warps + tile_warp;
-    const UpTile source = tile < n_tiles ? resolve(args, tile) : UpTile{};
+    const UpTile source = tile < n_tiles ? resolve(args, experts, tile) : UpTile{};
 #pragma unroll
     for (int set = 0; set < kSets; ++set) {
       Accumulator<1> acc;
@@ -172,15 +176,8 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
         __syncwarp();
         if (tile < n_tiles) {
           const TileFormat format = source.weights[set + 2 - kSets]->format;
-          const int per_unit = unit_groups(format);
-          const uint8_t* chunk = ring + stage * args.stage_bytes;
-          for (int i = 0; i < n; ++i) {
-            const GroupInput in[1] = {{fragments + (group + i) * kGroupBytes, lane}};
-            const uint8_t* unit = chunk + i / per_unit * unit_bytes(format);
-            const UnitProduct<1, false> product = {unit + i % per_unit * record_bytes(format),
-                                                   unit + per_unit * record_bytes(format), lane};
-            product.add(format, in, acc);
-          }
+          multiply_chunk<1, false>(format, ring + stage * args.stage_bytes, n,
+                                   fragments + group * kGroupBytes, lane, acc);
         }
         __syncwarp();
         stage = (stage + 1) % kStages;
@@ -202,7 +199,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
       const int j = element % 4;
       const int column = 2 * (owner % 4) + j % 2;
       if (own >= n_tiles || column >= n_rows) continue;
-      const UpTile place = resolve(args, own);
+      const UpTile place = resolve(args, experts, own);
       const int64_t o = int64_t{place.tile} * kTileRows + owner / 4 + 8 * (j / 2);
       if (o >= place.weights[1]->out) continue;
       float* out = nullptr;
@@ -235,74 +232,67 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
 
 // ---- Down ----
 
-// Where the product of an entry's weights and a group of its input comes from.
+// An entry of the list as a block sees it: its expert, and for each row where its input lies and
+// what it counts. The shared expert is the last entry.
 struct DownEntry {
-  const TileView* weights;
-  int expert, n_groups;
-  bool is_shared;
+  int32_t expert;
+  int32_t choice[kColumns];  // index of (row, slot); -1: not chosen
+  float weight[kColumns];    // with the factor of the expert's weights
 };
 
-__device__ DownEntry entry_of(const ExpertsDownArgs& args, int entry, int n_entries) {
-  if (entry == n_entries)
-    return {&args.shared_down, 0, static_cast<int>(args.shared_down.in) / kGroup, true};
-  return {&args.down, args.list.experts[block_of_rows() * args.list.n_experts + entry],
-          static_cast<int>(args.down.in) / kGroup, false};
+__device__ void read_entries(const ExpertsDownArgs& args, int64_t first_row, int n_rows,
+                             int n_listed, DownEntry* entries) {
+  const int64_t base = block_of_rows() * args.list.n_experts;
+  const bool has_shared = args.shared_down.data != nullptr;
+  for (int i = static_cast<int>(threadIdx.x); i < (n_listed + (has_shared ? 1 : 0)) * kColumns;
+       i += static_cast<int>(blockDim.x)) {
+    DownEntry& entry = entries[i / kColumns];
+    const int column = i % kColumns;
+    const int64_t row = first_row + column;
+    if (i / kColumns == n_listed) {
+      entry.expert = 0;
+      entry.choice[column] = column < n_rows ? static_cast<int32_t>(row) : -1;
+      entry.weight[column] =
+          column >= n_rows || args.mix == nullptr ? 1.0F : sigmoid(args.mix[row]);
+      continue;
+    }
+    const int expert = args.list.experts[base + i / kColumns];
+    const uint8_t slot = args.list.slots[(base + expert) * kColumns + column];
+    const int64_t choice = row * args.list.top_k + slot;
+    const bool chosen = column < n_rows && slot != 255;
+    entry.expert = expert;
+    entry.choice[column] = chosen ? static_cast<int32_t>(choice) : -1;
+    entry.weight[column] = chosen ? args.weights[choice] * factor_of(args.down, expert) : 0.0F;
+  }
+  __syncthreads();
 }
 
-// Four inputs of row `column` for an entry, weighted; zero where the row did not choose it.
-struct DownInput {
-  const ExpertsDownArgs& args;
-  int64_t first_row;
-  int n_rows;
-
-  __device__ float mix(int64_t row) const {
-    return args.mix == nullptr ? 1.0F : sigmoid(args.mix[row]);
-  }
-  __device__ float4 operator()(const DownEntry& entry, int column, int k) const {
-    const float4 zero = make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-    if (column >= n_rows) return zero;
-    const int64_t row = first_row + column;
-    if (entry.is_shared)
-      return scaled(*reinterpret_cast<const float4*>(args.shared + row * args.shared_down.in + k),
-                    mix(row));
-    const uint8_t slot =
-        args.list.slots[(block_of_rows() * args.list.n_experts + entry.expert) * kColumns + column];
-    if (slot == 255) return zero;
-    const int64_t choice = row * args.list.top_k + slot;
-    return scaled(*reinterpret_cast<const float4*>(args.inner + choice * args.down.in + k),
-                  args.weights[choice] * factor_of(args.down, entry.expert));
-  }
-};
-
-// The scale of a row from all that it will multiply.
-__device__ void find_scales(const ExpertsDownArgs& args, const DownInput& input, int64_t first_row,
-                            int n_rows, RowFacts& facts) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int column = warp; column < kColumns; column += n_warps) {
-    float largest = 0.0F;
-    if (column < n_rows) {
-      const int64_t row = first_row + column;
-      const auto width = static_cast<int>(args.down.in);
-      for (int i = 4 * lane; i < args.list.top_k * width; i += 4 * kWarp) {
-        const float4 v =
-            *reinterpret_cast<const float4*>(args.inner + row * args.list.top_k * width + i);
-        const int64_t choice = row * args.list.top_k + i / width;
-        // The factor of the expert may be left out: it is near 1, and the scale has room.
-        largest = fmaxf(largest, largest_of(v) * fabsf(args.weights[choice]));
-      }
-      for (int i = 4 * lane; args.shared != nullptr && i < args.shared_down.in; i += 4 * kWarp)
-        largest = fmaxf(largest, largest_of(*reinterpret_cast<const float4*>(
-                                     args.shared + row * args.shared_down.in + i)) *
-                                     input.mix(row));
-    }
-    largest = warp_max(largest);
-    if (lane != 0) continue;
-    const int up = scale_exponent(largest);
-    facts.scale[column] = power_of_two(up);
-    facts.finish[column] = power_of_two(-up);
-  }
+// The scale of a row from all that it will multiply. The factor of an expert's weights may be left
+// out: it is near 1, and the scale has room.
+__device__ void find_scales(const ExpertsDownArgs& args, int64_t first_row, int n_rows,
+                            RowFacts& facts) {
+  __shared__ RowScratch<kColumns> scratch;
+  float largest[kColumns];
+  float squares[kColumns];
+  const auto width = static_cast<int>(args.down.in);
+  const int routed = args.list.top_k * width;
+  const int all = routed + (args.shared == nullptr ? 0 : static_cast<int>(args.shared_down.in));
+  find_facts<kColumns>(
+      n_rows, 0, all,
+      [&](int column, int k, float& most, float&) {
+        const int64_t row = first_row + column;
+        const float* from = k < routed ? args.inner + row * routed + k
+                                       : args.shared + row * args.shared_down.in + (k - routed);
+        float value = largest_of(*reinterpret_cast<const float4*>(from));
+        if (k < routed) value *= fabsf(args.weights[row * args.list.top_k + k / width]);
+        most = fmaxf(most, value);
+      },
+      scratch, largest, squares);
+  const int column = static_cast<int>(threadIdx.x);
+  if (column >= kColumns) return;
+  const int up = scale_exponent(column < n_rows ? join_facts(scratch, column).x : 0.0F);
+  facts.scale[column] = power_of_two(up);
+  facts.finish[column] = power_of_two(-up);
 }
 
 // A block for a tile of the output: its warps share the groups of each entry, and the entries come
@@ -322,25 +312,30 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
   wait_for_inputs();
   const int n_rows = static_cast<int>(min(int64_t{*args.count} - first_row, int64_t{kColumns}));
   if (n_rows <= 0) return;
+  __shared__ DownEntry entries[kMaxEntries / 2 + 1];
   const int n_listed = args.list.n_entries[block_of_rows()];
   const int n_entries = n_listed + (args.shared_down.data != nullptr ? 1 : 0);
   const int n_tiles = static_cast<int>((args.down.out + kTileRows - 1) / kTileRows);
-  const DownInput input = {args, first_row, n_rows};
-  const auto first_group = [&](const DownEntry& e, int w) { return e.n_groups * w / args.k_warps; };
+  read_entries(args, first_row, n_rows, n_listed, entries);
+  const auto weights_of = [&](int entry) -> const TileView& {
+    return entry == n_listed ? args.shared_down : args.down;
+  };
+  const auto groups_of = [&](int entry) { return static_cast<int>(weights_of(entry).in) / kGroup; };
+  const auto first_group = [&](int entry, int w) { return groups_of(entry) * w / args.k_warps; };
 
   // What is fetched next.
   int at_tile = static_cast<int>(blockIdx.x);
   int at_entry = 0;
-  int at_group = first_group(entry_of(args, 0, n_listed), warp);
+  int at_group = first_group(0, warp);
   const auto fetch_next = [&](int stage) {
     bool found = false;
     while (!found && at_tile < n_tiles) {
-      const DownEntry e = entry_of(args, at_entry, n_listed);
-      if (at_group < first_group(e, warp + 1)) {
-        const TileView& w = *e.weights;
+      if (at_group < first_group(at_entry, warp + 1)) {
+        const TileView& w = weights_of(at_entry);
         const int per_unit = unit_groups(w.format);
         const int record = record_bytes(w.format);
-        const uint8_t* unit = w.data + e.expert * w.matrix_bytes + at_tile * w.tile_bytes +
+        const uint8_t* unit = w.data + entries[at_entry].expert * w.matrix_bytes +
+                              at_tile * w.tile_bytes +
                               int64_t{at_group / per_unit} * unit_bytes(w.format);
         const uint32_t to = ring_address + static_cast<uint32_t>(stage * args.piece_bytes);
         const uint8_t* from = unit + at_group % per_unit * record;
@@ -356,14 +351,14 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
           at_entry = 0;
           at_tile += static_cast<int>(gridDim.x);
         }
-        at_group = first_group(entry_of(args, at_entry, n_listed), warp);
+        at_group = first_group(at_entry, warp);
       }
     }
     commit_copies();
   };
   for (int stage = 0; stage + 1 < kDownStages; ++stage)
     fetch_next(stage);
-  find_scales(args, input, first_row, n_rows, facts);
+  find_scales(args, first_row, n_rows, facts);
   __syncthreads();
 
   int stage = 0;
@@ -375,7 +370,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
       int end = begin;
       int groups = 0;
       while (end < n_entries) {
-        const int n = entry_of(args, end, n_listed).n_groups;
+        const int n = groups_of(end);
         if (end > begin && groups + n > batch_groups) break;
         groups += n;
         ++end;
@@ -384,25 +379,30 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
         __syncthreads();
         int base = 0;
         for (int entry = begin; entry < end; ++entry) {
-          const DownEntry e = entry_of(args, entry, n_listed);
-          for (int item = warp; item < 2 * e.n_groups; item += args.k_warps) {
-            write_fragments<false>(fragments + (base + item / 2) * kGroupBytes, item % 2, lane,
-                                   [&](int in_group) {
-                                     const int column = lane / 4;
-                                     return scaled(input(e, column, item / 2 * kGroup + in_group),
-                                                   facts.scale[column]);
-                                   });
+          const float* from = entry == n_listed ? args.shared : args.inner;
+          const int64_t width = weights_of(entry).in;
+          const int column = lane / 4;
+          const int32_t choice = entries[entry].choice[column];
+          const float factor = entries[entry].weight[column] * facts.scale[column];
+#pragma unroll 2
+          for (int item = warp; item < 2 * groups_of(entry); item += args.k_warps) {
+            write_fragments<false>(
+                fragments + (base + item / 2) * kGroupBytes, item % 2, lane, [&](int in_group) {
+                  if (choice < 0) return make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+                  return scaled(*reinterpret_cast<const float4*>(from + choice * width +
+                                                                 item / 2 * kGroup + in_group),
+                                factor);
+                });
           }
-          base += e.n_groups;
+          base += groups_of(entry);
         }
         filled = begin;
         __syncthreads();
       }
       int base = 0;
       for (int entry = begin; entry < end; ++entry) {
-        const DownEntry e = entry_of(args, entry, n_listed);
-        const TileFormat format = e.weights->format;
-        for (int group = first_group(e, warp); group < first_group(e, warp + 1); ++group) {
+        const TileFormat format = weights_of(entry).format;
+        for (int group = first_group(entry, warp); group < first_group(entry, warp + 1); ++group) {
           fetch_next((stage + kDownStages - 1) % kDownStages);
           wait_copies<kDownStages - 1>();
           __syncwarp();
@@ -413,7 +413,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
           __syncwarp();
           stage = (stage + 1) % kDownStages;
         }
-        base += e.n_groups;
+        base += groups_of(entry);
       }
       begin = end;
     }

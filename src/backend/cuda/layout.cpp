@@ -36,7 +36,7 @@ private:
 
 bool can_cache(const plan::Plan& plan, plan::StateId id) {
   const DType dtype = plan.state(id).dtype;
-  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::q8_0;
 }
 
 template <typename Op>
@@ -86,7 +86,7 @@ Status check_limits(const ProgramLimits& limits) {
 
 Status check_weights(const plan::Plan& plan) {
   for (const plan::Weight& weight : plan.weights()) {
-    if (!can_decode(weight) || weight.dtype == DType::f64)
+    if (!can_decode(weight))
       return Error{ErrorCode::unsupported,
                    fmt::format("cuda: weight {} is {}, which it cannot decode", weight.name,
                                dtype_info(weight.dtype).name)};
@@ -157,11 +157,35 @@ void mark_tiles(const plan::Plan& plan, const plan::Op& op, std::vector<WeightUs
   }
 }
 
+// Whether kernels decode this encoding; the others lie on the card as f32.
+bool has_kernels(DType dtype) {
+  switch (dtype) {
+  case DType::iq1_s:
+  case DType::iq1_m:
+  case DType::iq2_xxs:
+  case DType::iq2_xs:
+  case DType::iq2_s:
+  case DType::iq3_xxs:
+  case DType::iq3_s:
+  case DType::f64: return false;
+  default: return true;
+  }
+}
+
+// Bytes of all scales of a grouped weight.
+int64_t scale_bytes(const plan::Weight& weight) {
+  int64_t bytes = std::ssize(weight.scales);
+  for (const std::span<const std::byte> part : weight.expert_scales)
+    bytes += std::ssize(part);
+  return bytes;
+}
+
 WeightPlace place_weight(const plan::Weight& weight, const WeightUse& use, Packer& weights) {
   WeightPlace place;
-  place.plain = use.as_plain || (weight.experts == 1 && weight.out == 1);
+  place.plain =
+      use.as_plain || (weight.experts == 1 && weight.out == 1) || !has_kernels(weight.dtype);
   if (place.plain) {
-    place.data = weights.add(weight.out * weight.in, sizeof(float));
+    place.data = weights.add(weight.experts * weight.out * weight.in, sizeof(float));
     return place;
   }
   if (use.in_tiles) {
@@ -172,7 +196,7 @@ WeightPlace place_weight(const plan::Weight& weight, const WeightUse& use, Packe
     return place;
   }
   place.data = weights.add(weight.experts * weight.out, plan::row_bytes(weight));
-  if (!weight.scales.empty()) place.scales = weights.add(std::ssize(weight.scales), 1);
+  if (scale_bytes(weight) > 0) place.scales = weights.add(scale_bytes(weight), 1);
   if (!weight.biases.empty()) place.biases = weights.add(std::ssize(weight.biases), 1);
   if (!weight.scale.empty()) place.factor = weights.add(std::ssize(weight.scale), sizeof(float));
   return place;
@@ -217,8 +241,9 @@ Result<Layout> make_layout(const plan::Plan& plan, const ProgramLimits& limits) 
   }
   for (const plan::State& state : plan.states()) {
     Packer& packer = state.kind == plan::StateKind::kv_cache ? caches : recurrent;
-    layout.states.push_back(packer.add(entries_of(limits, state.kind) * state.width,
-                                       dtype_info(state.dtype).block_bytes));
+    const auto entry = dtype_bytes(state.dtype, state.width);
+    KAPITSA_CHECK(entry.has_value(), "an entry is a whole number of blocks");
+    layout.states.push_back(packer.add(entries_of(limits, state.kind), *entry));
   }
   std::vector<WeightUse> uses(plan.weights().size());
   int64_t scratch = 0;

@@ -82,6 +82,14 @@ struct Partials {
 // Four elements of an entry.
 __device__ float4 load4(const StateView& state, int64_t i) {
   if (state.dtype == DType::f32) return *reinterpret_cast<const float4*>(state.data + 4 * i);
+  if (state.dtype == DType::q8_0) {
+    const uint8_t* block = state.data + i / kWarp * kQ8Bytes;
+    const float scale = __half2float(*reinterpret_cast<const __half*>(block));
+    const auto* codes = reinterpret_cast<const int8_t*>(block + 2 + i % kWarp);
+    return scaled(make_float4(static_cast<float>(codes[0]), static_cast<float>(codes[1]),
+                              static_cast<float>(codes[2]), static_cast<float>(codes[3])),
+                  scale);
+  }
   const uint2 bits = *reinterpret_cast<const uint2*>(state.data + 2 * i);
   float2 a;
   float2 b;

@@ -224,6 +224,7 @@ __global__ void gate_rows(GateArgs args) {
   for (int64_t row = first; row < end; ++row) {
     float dot = 0.0F;
     float squares = 0.0F;
+#pragma unroll 8
     for (int k = 4 * lane; k < args.k; k += 4 * kWarp) {
       float4 v = *reinterpret_cast<const float4*>(args.x + row * args.k + k);
       const float4 weight = *reinterpret_cast<const float4*>(w + k);

@@ -191,12 +191,14 @@ int64_t expert_list_bytes(const ProgramLimits& limits, int32_t n_experts) {
 
 bool fits_tiles(const plan::Plan& plan, const plan::Route& op) {
   const plan::Weight& weight = plan.weight(op.weight);
-  return op.router.n_experts <= kMaxListedExperts && op.router.top_k < 255 && weight.out > 1 &&
+  return op.router.n_experts <= kMaxListedExperts && op.router.top_k <= 16 && weight.out > 1 &&
          weight.dtype == DType::f32 && weight.in % 4 == 0;
 }
 bool fits_tiles(const plan::Plan& plan, const plan::ExpertsUp& op) {
   const plan::SharedExpert& shared = op.shared;
-  if (plan.weight(op.up).experts > kMaxListedExperts || !is_f16_kind(plan, op.up)) return false;
+  if (plan.weight(op.up).experts > kMaxListedExperts || plan.buffer(op.ids).width > 16 ||
+      !is_f16_kind(plan, op.up))
+    return false;
   TileFormat other = format_of(plan, op.up);
   for (const plan::WeightId id : {op.gate, shared.gate, shared.up}) {
     if (!id) continue;
@@ -213,7 +215,8 @@ bool fits_tiles(const plan::Plan& plan, const plan::ExpertsUp& op) {
 bool fits_tiles(const plan::Plan& plan, const plan::ExpertsDown& op) {
   const plan::SharedExpert& shared = op.shared;
   if (op.residual.post_norm.present || plan.weight(op.down).experts > kMaxListedExperts ||
-      !is_f16_kind(plan, op.down) || (shared.up && !is_f16_kind(plan, shared.down)))
+      plan.buffer(op.ids).width > 16 || !is_f16_kind(plan, op.down) ||
+      (shared.up && !is_f16_kind(plan, shared.down)))
     return false;
   return fits_experts_down(plan.weight(op.down).in, shared.up ? plan.weight(shared.down).in : 0);
 }

@@ -15,14 +15,21 @@ namespace kapitsa::backend::cuda {
 namespace {
 
 int64_t entry_bytes(const plan::State& state) {
-  return state.width * dtype_info(state.dtype).block_bytes;
+  return dtype_bytes(state.dtype, state.width).value_or(0);
 }
 
-// All rows of a weight as f32, decoded on the host.
-std::vector<float> decode(const plan::Weight& weight) {
+// Bytes of all scales of a grouped weight, wherever they lie.
+int64_t scale_bytes(const plan::Weight& weight) {
+  return weight.dtype == DType::grouped
+             ? weight.experts * std::ssize(plan::matrix_scales(weight, 0))
+             : 0;
+}
+
+// All rows of one expert's matrix as f32, decoded on the host, with the weight's factor.
+std::vector<float> decode(const plan::Weight& weight, int64_t expert) {
   std::vector<float> values(static_cast<size_t>(weight.out * weight.in));
   for (int64_t row = 0; row < weight.out; ++row)
-    decode_row(weight, 0, row,
+    decode_row(weight, expert, row,
                std::span(values).subspan(static_cast<size_t>(row * weight.in),
                                          static_cast<size_t>(weight.in)));
   return values;
@@ -39,7 +46,7 @@ WeightView view_of(const plan::Weight& weight, const WeightPlace& place, std::by
   view.factor = reinterpret_cast<const float*>(at(place.factor));
   view.row_bytes = place.plain ? weight.in * 4 : plan::row_bytes(weight);
   view.matrix_bytes = view.row_bytes * weight.out;
-  view.scale_row_bytes = std::ssize(weight.scales) / (weight.experts * weight.out);
+  view.scale_row_bytes = scale_bytes(weight) / (weight.experts * weight.out);
   view.experts = weight.experts;
   view.out = weight.out;
   view.in = weight.in;
@@ -167,16 +174,22 @@ Status CudaProgram::upload_weights() {
     }
     std::byte* data = weight_block_.get() + place.data;
     if (place.plain) {
-      const std::vector<float> values = decode(weight);
-      KAPITSA_TRY(uploader.copy(data, std::as_bytes(std::span(values))));
+      for (int64_t expert = 0; expert < weight.experts; ++expert) {
+        const std::vector<float> values = decode(weight, expert);
+        const auto bytes = std::as_bytes(std::span(values));
+        KAPITSA_TRY(uploader.copy(data + expert * std::ssize(bytes), bytes));
+      }
       continue;
     }
     for (int64_t expert = 0; expert < weight.experts; ++expert) {
       const std::span<const std::byte> matrix = plan::matrix_bytes(weight, expert);
       KAPITSA_TRY(uploader.copy(data + expert * std::ssize(matrix), matrix));
     }
-    if (place.scales >= 0)
-      KAPITSA_TRY(uploader.copy(weight_block_.get() + place.scales, weight.scales));
+    for (int64_t expert = 0; place.scales >= 0 && expert < weight.experts; ++expert) {
+      const std::span<const std::byte> part = plan::matrix_scales(weight, expert);
+      KAPITSA_TRY(
+          uploader.copy(weight_block_.get() + place.scales + expert * std::ssize(part), part));
+    }
     if (place.biases >= 0)
       KAPITSA_TRY(uploader.copy(weight_block_.get() + place.biases, weight.biases));
   }
@@ -199,7 +212,7 @@ Status CudaProgram::upload_tiles(const plan::Weight& weight, const WeightPlace& 
   const auto align = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
   const int64_t codes = plan::row_bytes(weight) * weight.out * weight.experts;
   const int64_t scales = align(codes);
-  const int64_t biases = scales + align(std::ssize(weight.scales));
+  const int64_t biases = scales + align(scale_bytes(weight));
   const int64_t total = biases + std::ssize(weight.biases);
   if (total > raw_bytes_ || !raw_block_) {
     KAPITSA_TRY(uploader.finish());  // what lies there is still being read
@@ -211,11 +224,14 @@ Status CudaProgram::upload_tiles(const plan::Weight& weight, const WeightPlace& 
     const std::span<const std::byte> matrix = plan::matrix_bytes(weight, expert);
     KAPITSA_TRY(uploader.copy(raw_block_.get() + expert * std::ssize(matrix), matrix));
   }
-  KAPITSA_TRY(uploader.copy(raw_block_.get() + scales, weight.scales));
+  for (int64_t expert = 0; scale_bytes(weight) > 0 && expert < weight.experts; ++expert) {
+    const std::span<const std::byte> part = plan::matrix_scales(weight, expert);
+    KAPITSA_TRY(uploader.copy(raw_block_.get() + scales + expert * std::ssize(part), part));
+  }
   KAPITSA_TRY(uploader.copy(raw_block_.get() + biases, weight.biases));
   WeightPlace raw;
   raw.data = 0;
-  if (!weight.scales.empty()) raw.scales = scales;
+  if (scale_bytes(weight) > 0) raw.scales = scales;
   if (!weight.biases.empty()) raw.biases = biases;
   repack(view_of(weight, raw, raw_block_.get()), place.format,
          reinterpret_cast<uint8_t*>(weight_block_.get() + place.data), stream_.get());

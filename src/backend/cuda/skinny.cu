@@ -13,10 +13,10 @@
 namespace kapitsa::backend::cuda {
 namespace {
 
-constexpr int kMaxWarps = 17;
+constexpr int kMaxWarps = kMaxBlockWarps;
 constexpr int kStages = 3;
 constexpr int kMaxGroups = 80;          // of activations in a block; 48 of bf16
-constexpr int kMaxShared = 226 * 1024;  // bytes
+constexpr int kMaxShared = 222 * 1024;  // bytes
 
 __device__ const Segment& segment_of(const SkinnyArgs& args, int tile) {
   int s = 0;
@@ -72,36 +72,28 @@ struct Stream {
 template <int kN>
 __device__ void find_rows(const SkinnyArgs& args, int64_t first_row, int n_rows, int k0, int k1,
                           RowFacts& facts) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int row = warp; row < kN * kColumns; row += n_warps) {
-    float largest = 0.0F;
-    float squares = 0.0F;
-    if (row < n_rows) {
-      const float* x = args.x + (first_row + row) * args.k;
-      const int from = args.has_norm ? 0 : k0;
-      const int to = args.has_norm ? args.k : k1;
-      for (int k = from + 4 * lane; k < to; k += 4 * kWarp) {
-        float4 v = *reinterpret_cast<const float4*>(x + k);
-        if (args.has_norm) {
-          squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-          if (args.norm_weight != nullptr)
-            v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
-        }
-        largest = fmaxf(largest, largest_of(v));
-      }
-    }
-    largest = warp_max(largest);
-    squares = warp_sum(squares);
-    if (lane == 0) {
-      const int up = scale_exponent(largest);
-      facts.scale[row] = power_of_two(up);
-      const float norm =
-          args.has_norm ? 1.0F / sqrtf(squares / static_cast<float>(args.k) + args.norm_eps) : 1.0F;
-      facts.finish[row] = power_of_two(-up) * norm;
-    }
-  }
+  constexpr int kRows = kN * kColumns;
+  __shared__ RowScratch<kRows> scratch;
+  float largest[kRows];
+  float squares[kRows];
+  find_facts<kRows>(
+      n_rows, args.has_norm ? 0 : k0, args.has_norm ? args.k : k1,
+      [&](int row, int k, float& most, float& sum) {
+        float4 v = *reinterpret_cast<const float4*>(args.x + (first_row + row) * args.k + k);
+        sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+        if (args.norm_weight != nullptr)
+          v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
+        most = fmaxf(most, largest_of(v));
+      },
+      scratch, largest, squares);
+  const int row = static_cast<int>(threadIdx.x);
+  if (row >= kRows) return;
+  const float2 all = row < n_rows ? join_facts(scratch, row) : make_float2(0.0F, 0.0F);
+  const int up = scale_exponent(all.x);
+  facts.scale[row] = power_of_two(up);
+  facts.finish[row] =
+      power_of_two(-up) *
+      (args.has_norm ? 1.0F / sqrtf(all.y / static_cast<float>(args.k) + args.norm_eps) : 1.0F);
 }
 
 // Writes the fragments of groups g0 to g1 (tile_mma.cuh) for all rows.
@@ -114,6 +106,7 @@ __device__ void fill_fragments(const SkinnyArgs& args, int64_t first_row, int n_
   constexpr int kBytes = fragment_bytes(kBf16);
   // An item is one plane (two steps) of one group of one column block.
   const int n_items = (g1 - g0) * kN * 2;
+#pragma unroll 4
   for (int item = warp; item < n_items; item += n_warps) {
     const int plane = item % 2;
     const int n = item / 2 % kN;
@@ -236,7 +229,6 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
       Accumulator<kN> acc;
       const Segment& s = kGated ? args.segments[set] : segment_of(args, tile);
       const TileFormat format = s.weight.format;
-      const int per_unit = unit_groups(format);
       for (int group = g0; group < g1;) {
         const int n = min(chunk_groups(format), g1 - group);
         fetch_next((stage + kStages - 1) % kStages);
@@ -244,16 +236,8 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
         __syncwarp();
         if (tile < args.n_tiles) {
           const uint8_t* chunk = ring + stage * args.stage_bytes;
-          for (int i = 0; i < n; ++i) {
-            GroupInput in[kN];
-#pragma unroll
-            for (int c = 0; c < kN; ++c)
-              in[c] = {fragments + ((group + i - split0 * align) * kN + c) * kBytes, lane};
-            const uint8_t* unit = chunk + i / per_unit * unit_bytes(format);
-            const UnitProduct<kN, kBf16> product = {unit + i % per_unit * record_bytes(format),
-                                                    unit + per_unit * record_bytes(format), lane};
-            product.add(format, in, acc);
-          }
+          multiply_chunk<kN, kBf16>(format, chunk, n,
+                                    fragments + (group - split0 * align) * kN * kBytes, lane, acc);
         }
         __syncwarp();
         stage = (stage + 1) % kStages;

@@ -19,6 +19,8 @@ __device__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+inline constexpr int kMaxBlockWarps = 17;
+
 // What the block knows of its rows.
 struct RowFacts {
   float scale[4 * kColumns];   // of the f16 activations, a power of two
@@ -79,10 +81,113 @@ __device__ inline float largest_of(const float4& v) {
   return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
 }
 
+// Shared memory for finding the facts of up to kRows rows.
+template <int kRows>
+struct RowScratch {
+  float largest[kMaxBlockWarps][kRows];
+  float squares[kMaxBlockWarps][kRows];
+};
+
+// Finds the scale of each row from the largest of values(row, k), and its norm from the sum of
+// their squares before the norm's weight; k runs over [from, to) in steps of four. The whole block
+// works on each row, because one row alone would wait for its loads one after another.
+template <int kRows, typename Values>
+__device__ void find_facts(int n_rows, int from, int to, Values values, RowScratch<kRows>& scratch,
+                           float (&largest)[kRows], float (&squares)[kRows]) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int stride = 4 * static_cast<int>(blockDim.x);
+#pragma unroll
+  for (int row = 0; row < kRows; ++row) {
+    largest[row] = 0.0F;
+    squares[row] = 0.0F;
+    if (row >= n_rows) continue;
+#pragma unroll 4
+    for (int k = from + 4 * static_cast<int>(threadIdx.x); k < to; k += stride)
+      values(row, k, largest[row], squares[row]);
+    largest[row] = warp_max(largest[row]);
+    squares[row] = warp_sum(squares[row]);
+    if (lane == 0) {
+      scratch.largest[warp][row] = largest[row];
+      scratch.squares[warp][row] = squares[row];
+    }
+  }
+  __syncthreads();
+}
+
+// What the warps found of a row, in their order.
+template <int kRows>
+__device__ float2 join_facts(const RowScratch<kRows>& scratch, int row) {
+  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
+  float2 all = make_float2(0.0F, 0.0F);
+  for (int w = 0; w < n_warps; ++w) {
+    all.x = fmaxf(all.x, scratch.largest[w][row]);
+    all.y += scratch.squares[w][row];
+  }
+  return all;
+}
+
 // The power of two that brings `largest` to 2^13..2^14, as an exponent.
 __device__ inline int scale_exponent(float largest) {
   const int exponent = static_cast<int>(__float_as_uint(largest) >> 23) - 127;
   return largest > 0 ? min(max(13 - exponent, -126), 126) : 0;
+}
+
+template <TileFormat kFormat, int kN, bool kBf16>
+__device__ void multiply_groups(const uint8_t* chunk, int n, const uint8_t* fragments, int lane,
+                                Accumulator<kN>& acc) {
+  constexpr int kPerUnit = unit_groups(kFormat);
+  constexpr int kBytes = fragment_bytes(kBf16);
+  const auto one = [&](int i) {
+    GroupInput in[kN];
+#pragma unroll
+    for (int c = 0; c < kN; ++c)
+      in[c] = {fragments + (i * kN + c) * kBytes, lane};
+    const uint8_t* unit = chunk + i / kPerUnit * unit_bytes(kFormat);
+    const UnitProduct<kN, kBf16> product = {unit + i % kPerUnit * record_bytes(kFormat),
+                                            unit + kPerUnit * record_bytes(kFormat), lane};
+    product.add(kFormat, in, acc);
+  };
+  // All groups of a full chunk at once, so that their loads and products overlap.
+  if (n == chunk_groups(kFormat)) {
+#pragma unroll
+    for (int i = 0; i < chunk_groups(kFormat); ++i)
+      one(i);
+  } else {
+    for (int i = 0; i < n; ++i)
+      one(i);
+  }
+}
+
+// acc += the n groups of a chunk in the ring; `fragments` are those of its first group.
+template <int kN, bool kBf16>
+__device__ void multiply_chunk(TileFormat format, const uint8_t* chunk, int n,
+                               const uint8_t* fragments, int lane, Accumulator<kN>& acc) {
+  if constexpr (kBf16) {
+    multiply_groups<TileFormat::bf16, kN, true>(chunk, n, fragments, lane, acc);
+  } else {
+    switch (format) {
+    case TileFormat::q4_0:
+      multiply_groups<TileFormat::q4_0, kN, false>(chunk, n, fragments, lane, acc);
+      break;
+    case TileFormat::q4_1:
+      multiply_groups<TileFormat::q4_1, kN, false>(chunk, n, fragments, lane, acc);
+      break;
+    case TileFormat::q4_k:
+      multiply_groups<TileFormat::q4_k, kN, false>(chunk, n, fragments, lane, acc);
+      break;
+    case TileFormat::q6_k:
+      multiply_groups<TileFormat::q6_k, kN, false>(chunk, n, fragments, lane, acc);
+      break;
+    case TileFormat::q8_0:
+      multiply_groups<TileFormat::q8_0, kN, false>(chunk, n, fragments, lane, acc);
+      break;
+    case TileFormat::wide:
+      multiply_groups<TileFormat::wide, kN, false>(chunk, n, fragments, lane, acc);
+      break;
+    default: multiply_groups<TileFormat::f16, kN, false>(chunk, n, fragments, lane, acc); break;
+    }
+  }
 }
 
 }  // namespace kapitsa::backend::cuda

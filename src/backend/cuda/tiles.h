@@ -80,7 +80,15 @@ constexpr TileFormat tile_format(DType dtype, GroupMode mode, int64_t in) {
   case DType::q8_0: format = TileFormat::q8_0; break;
   case DType::f16: format = TileFormat::f16; break;
   case DType::bf16: format = TileFormat::bf16; break;
-  case DType::f32: return TileFormat::none;
+  case DType::f32:
+  case DType::f64:
+  case DType::iq1_s:
+  case DType::iq1_m:
+  case DType::iq2_xxs:
+  case DType::iq2_xs:
+  case DType::iq2_s:
+  case DType::iq3_xxs:
+  case DType::iq3_s: return TileFormat::none;
   default: break;
   }
   return in % (kGroup * unit_groups(format)) == 0 ? format : TileFormat::none;
