@@ -171,6 +171,7 @@ Result<BenchReport> bench(const BenchOptions& options) {
     KAPITSA_TRY(check_can_write(options.json_path));
   KAPITSA_ASSIGN(LoadOptions load, chosen_model(options));
   load.trace = options.trace;
+  load.max_sequences = 1;  // it runs one after another: memory for more would be taken from weights
   progress("reading the model");
   KAPITSA_ASSIGN(const FileReport file, inspect(load));
   if (!file.not_runnable.empty()) return Error{ErrorCode::unsupported, file.not_runnable};
