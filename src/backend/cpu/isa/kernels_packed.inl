@@ -175,8 +175,8 @@ inline void panel_rows(const uint8_t* panel, const ActivationLayout& a, int64_t 
         }
       }
     };
-    // The processor's own prefetch does not keep enough reads in flight beside this arithmetic. Into
-    // the second-level cache: the first one has too few buffers for outstanding reads.
+    // The processor's own prefetch does not keep enough reads in flight beside this arithmetic.
+    // Into the second-level cache: the first one has too few buffers for outstanding reads.
     constexpr int64_t kLines = (chunk_layout(kFormat, kChunkColumns).bytes / 8 + 63) / 64;
     for (int i = 0; i < kLines; ++i)
       __builtin_prefetch(ahead + 64 * i, 0, 2);
