@@ -1,7 +1,7 @@
 // The engine facade: load a model, submit requests, receive events, cancel. server/ and cli/ see
 // nothing else of the engine. All functions may be called from any thread; one device thread inside
 // runs the model and calls the event sinks. Requests in flight share it fairly: each pass decodes a
-// row of every sequence, and prompts are prefilled in pieces between passes.
+// row (or a step of a block) of every sequence, and prompts are prefilled in pieces between passes.
 #pragma once
 
 #include "base/result.h"
@@ -59,6 +59,7 @@ struct ModelInfo {
   int64_t weights_on_disk = 0;
   int32_t n_layers = 0;
   int32_t n_vocab = 0;
+  int32_t block = 0;  // block diffusion: tokens that are written together; 0: one by one
   int32_t context_trained = 0;
   int32_t context = 0;  // tokens that one request may use, prompt and answer
   bool has_chat_template = false;
@@ -109,6 +110,9 @@ struct TokenPrompt {
 // How tokens are drawn. The chain is: bias, penalties, temperature, top-k, top-p, min-p, then the
 // arg-max of the logits plus Gumbel noise that is a pure function of (seed, choice, position,
 // token): the same seed gives the same text, whatever else runs (invariant 2).
+// A block-diffusion model draws a position more than once, with the noise of each step. It has no
+// order of tokens to penalise and no probability of the text, so penalties and n_logprobs are
+// refused.
 struct Sampling {
   float temperature = 1.0F;             // 0: arg-max
   int32_t top_k = 0;                    // 0: off
@@ -122,6 +126,9 @@ struct Sampling {
   std::optional<uint64_t> seed;         // absent: drawn at random, reported in Finished
   uint32_t choice = 0;                  // index among the answers to one prompt
   int32_t n_logprobs = -1;              // -1: none; n <= 128: the chosen token and the n likeliest
+  // Masked block diffusion only, [0, 1]: a token settles when its probability is above this;
+  // absent: as the model says. Lower is faster and worse.
+  std::optional<float> confidence;
 };
 
 struct Request {
@@ -182,8 +189,9 @@ struct Finished {
   int32_t completion_tokens = 0;
   uint64_t seed = 0;
   double queue_seconds = 0.0;
-  double prefill_seconds = 0.0;  // from the start of its prefill to its first token
-  double decode_seconds = 0.0;   // from the first token to the last
+  double prefill_seconds = 0.0;  // from the start of its prefill to its first token or block
+  double decode_seconds = 0.0;   // from there to the last token
+  int32_t decode_tokens = 0;     // made in them: all but the first, or all where blocks are written
   std::vector<StepTime> steps;   // of all passes since the last request that finished, if traced
 };
 

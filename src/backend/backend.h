@@ -94,6 +94,9 @@ public:
   virtual Result<std::span<const float>> read(plan::BufferId buffer, int32_t first_row,
                                               int32_t n_rows) = 0;
 
+  // Fills rows of an f32 input buffer for the next run, whole rows from first_row on.
+  virtual Status write(plan::BufferId buffer, int32_t first_row, std::span<const float> values);
+
   // Records the decode pass of a row bucket once, so that later runs only replay it. Without
   // graphs: does nothing.
   virtual Status capture(int32_t bucket) = 0;

@@ -180,4 +180,19 @@ Status check_pass(const Plan& plan, const ProgramLimits& limits, const Pass& pas
   return {};
 }
 
+Status check_write(const Plan& plan, const ProgramLimits& limits, plan::BufferId buffer,
+                   int32_t first_row, size_t n_values) {
+  if (buffer.index < 0 || static_cast<size_t>(buffer.index) >= plan.buffers().size())
+    return Error{ErrorCode::invalid_argument, "write: the plan has no such buffer"};
+  const plan::Buffer& info = plan.buffer(buffer);
+  if (!info.input || info.dtype != DType::f32)
+    return Error{ErrorCode::invalid_argument, "write: buffer " + info.name + " is no f32 input"};
+  const int64_t rows = info.rows == plan::RowSpace::pass ? limits.max_rows : limits.max_outputs;
+  const auto n = static_cast<int64_t>(n_values);
+  if (first_row >= 0 && n % info.width == 0 && first_row + n / info.width <= rows) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("write: {} values from row {} of buffer {}, which has {} rows of {}", n,
+                           first_row, info.name, rows, info.width)};
+}
+
 }  // namespace kapitsa::backend

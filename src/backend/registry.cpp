@@ -20,6 +20,11 @@ constexpr BackendEntry kBackends[] = {
 
 }  // namespace
 
+Status Program::write(plan::BufferId /*buffer*/, int32_t /*first_row*/,
+                      std::span<const float> /*values*/) {
+  return Error{ErrorCode::unsupported, "this backend takes no input buffers"};
+}
+
 std::span<const BackendEntry> backends() {
   return kBackends;
 }

@@ -22,6 +22,9 @@ namespace kapitsa {
 enum NoiseStream : uint32_t {
   kStreamDraw = 0,  // Gumbel noise of the token draw
   kStreamCoin = 1,  // coin flips of sampler stages
+  // Block diffusion draws a position more than once: step s has the stream s above these.
+  kStreamDenoise = 0x10000,  // Gumbel noise of the token draw of a step
+  kStreamCanvas = 0x20000,   // random tokens that a step leaves on the canvas
 };
 
 namespace noise_detail {

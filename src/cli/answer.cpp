@@ -79,7 +79,7 @@ std::string figures(const Finished& done) {
   std::string text =
       fmt::format("prompt {} tokens, {}; answer {} tokens, {}; seed {}", done.prompt_tokens,
                   rate(done.prompt_tokens, done.prefill_seconds), done.completion_tokens,
-                  rate(done.completion_tokens - 1, done.decode_seconds), done.seed);
+                  rate(done.decode_tokens, done.decode_seconds), done.seed);
   if (done.reason == FinishReason::length) text += "; stopped at the token limit";
   if (done.reason == FinishReason::cancelled) text += "; stopped by Ctrl-C";
   return text;

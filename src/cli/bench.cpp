@@ -37,6 +37,8 @@ struct BenchOptions {
   double seconds = 300.0;
   std::string json_path;
   bool trace = false;
+  float confidence = 0.0F;
+  bool has_confidence = false;
 };
 
 double since(Clock::time_point start) {
@@ -78,11 +80,14 @@ std::vector<int32_t> made_up_tokens(int32_t n, int32_t n_vocab) {
   return tokens;
 }
 
-// Reads a prompt and decodes n_decode + 1 tokens, so that the sequence ends at `depth` tokens.
-Result<BenchRun> run_once(Engine& engine, int32_t depth, int32_t n_decode) {
+// Reads a prompt and decodes so many tokens that the sequence ends at `depth` tokens: one more than
+// n_decode, whose first comes with the prompt, or n_decode where the model writes blocks.
+Result<BenchRun> run_once(Engine& engine, const BenchOptions& options, int32_t depth,
+                          int32_t n_decode) {
   Request request;
-  request.prompt = TokenPrompt{made_up_tokens(depth - n_decode - 1, engine.model().n_vocab)};
-  request.max_tokens = n_decode + 1;
+  request.max_tokens = n_decode + (engine.model().block > 0 ? 0 : 1);
+  request.prompt = TokenPrompt{made_up_tokens(depth - request.max_tokens, engine.model().n_vocab)};
+  if (options.has_confidence) request.sampling.confidence = options.confidence;
   request.ignore_eos = true;
   request.sampling.temperature = 0.0F;
   EventQueue queue;
@@ -94,7 +99,7 @@ Result<BenchRun> run_once(Engine& engine, int32_t depth, int32_t n_decode) {
     if (!event) continue;
     if (const auto* failed = std::get_if<Failed>(&*event)) return failed->error;
     if (const auto* done = std::get_if<Finished>(&*event)) {
-      return BenchRun{done->prompt_tokens, done->completion_tokens - 1, done->prefill_seconds,
+      return BenchRun{done->prompt_tokens, done->decode_tokens, done->prefill_seconds,
                       done->decode_seconds, done->steps};
     }
   }
@@ -142,7 +147,7 @@ Status measure(Engine& engine, const BenchOptions& options, BenchReport& report)
       progress(fmt::format("context {}, run {} of {}", show_context(cell.depth), repetition + 1,
                            options.repetitions));
       const auto run_start = Clock::now();
-      KAPITSA_ASSIGN(const BenchRun run, run_once(engine, cell.depth, options.n_decode));
+      KAPITSA_ASSIGN(const BenchRun run, run_once(engine, options, cell.depth, options.n_decode));
       last_seconds[c] = since(run_start);
       cell.runs.push_back(run);
     }
@@ -192,6 +197,10 @@ Result<BenchReport> bench(const BenchOptions& options) {
     report.model_sha256 = sha256_of(load.model);
   report.flags = flags_text(options.machine);
   if (options.trace) report.flags += report.flags.empty() ? "--trace" : " --trace";
+  if (options.has_confidence) {
+    report.flags +=
+        fmt::format("{}--confidence {}", report.flags.empty() ? "" : " ", options.confidence);
+  }
   if (!load.synthetic.empty()) {
     report.flags +=
         fmt::format("{}--synthetic {}", report.flags.empty() ? "" : " ", load.synthetic);
@@ -199,13 +208,15 @@ Result<BenchReport> bench(const BenchOptions& options) {
   }
   KAPITSA_ASSIGN(const auto engine, Engine::load(load));
   report.model = engine->model();
+  // How many tokens share the reading of a pass over a block differs from pass to pass.
   for (BenchCell& cell : report.cells)
-    cell.bytes_per_token = engine->decode_bytes(cell.depth - options.n_decode / 2);
+    cell.bytes_per_token =
+        report.model.block > 0 ? 0 : engine->decode_bytes(cell.depth - options.n_decode / 2);
 
   progress("warming up");
   KAPITSA_ASSIGN(const Bandwidth bandwidth, measure_bandwidth(report.n_threads, 0.5));
   report.bytes_per_second = bandwidth.bytes_per_second;
-  KAPITSA_TRY(run_once(*engine, std::min(load.context, 2 * options.n_decode + 2),
+  KAPITSA_TRY(run_once(*engine, options, std::min(load.context, 2 * options.n_decode + 2),
                        std::min(options.n_decode, load.context - 2)));
   KAPITSA_TRY(measure(*engine, options, report));
   return report;
@@ -255,6 +266,10 @@ void add_bench(const Command& app, int& exit_code) {
   command.option("--time", options->seconds, "Seconds that all runs together may take")
       .show_default()
       .range(0.0, 1e6);
+  const Option confidence =
+      command.option("--confidence", options->confidence,
+                     "Block diffusion: probability above which a token settles; random weights "
+                     "settle one token a pass, at 0 a block a pass");
   command.option("--json", options->json_path,
                  "Write everything measured to this file; -: to the terminal, no table");
   command.flag("--trace", options->trace,
@@ -268,7 +283,10 @@ void add_bench(const Command& app, int& exit_code) {
                  "  kapitsa bench smollm2 -d 1024,4096 -r 10 --json bench.json\n"
                  "  kapitsa bench model.gguf --threads 4\n"
                  "  kapitsa bench --synthetic 35b --layers 4");
-  command.on_run([options, &exit_code] { exit_code = bench_command(*options); });
+  command.on_run([options, confidence, &exit_code] {
+    options->has_confidence = confidence.given();
+    exit_code = bench_command(*options);
+  });
 }
 
 }  // namespace kapitsa::cli

@@ -136,7 +136,7 @@ void write_cell(JsonWriter& json, const BenchReport& report, const BenchCell& ce
     json.member("median", spread.median).member("low", spread.low).member("high", spread.high);
     json.end_object();
   }
-  if (decode && !cell.runs.empty()) {
+  if (decode && !cell.runs.empty() && cell.bytes_per_token > 0) {
     const double bytes = traffic(cell, spread.median);
     json.member("bytes_per_token", cell.bytes_per_token)
         .member("bytes_per_second", bytes)
@@ -172,12 +172,14 @@ std::string bench_table(const BenchReport& report) {
     const Spread decode = rates(cell, &BenchRun::decode_rate);
     const double bytes = traffic(cell, decode.median);
     const double bound = report.bytes_per_second / static_cast<double>(cell.bytes_per_token);
+    const auto known = [&](std::string value) { return cell.bytes_per_token > 0 ? value : "-"; };
     table.add({show_context(cell.depth),
                fmt::format("{:.1f}", rates(cell, &BenchRun::prefill_rate).median),
-               fmt::format("{:.1f}", decode.median), low_high(decode), fmt::format("{:.1f}", bound),
-               fmt::format("{:.1f}", static_cast<double>(cell.bytes_per_token) / 1e6),
-               fmt::format("{:.2f}", bytes / 1e9),
-               fmt::format("{:.0f}%", 100.0 * bytes / report.bytes_per_second),
+               fmt::format("{:.1f}", decode.median), low_high(decode),
+               known(fmt::format("{:.1f}", bound)),
+               known(fmt::format("{:.1f}", static_cast<double>(cell.bytes_per_token) / 1e6)),
+               known(fmt::format("{:.2f}", bytes / 1e9)),
+               known(fmt::format("{:.0f}%", 100.0 * bytes / report.bytes_per_second)),
                std::to_string(cell.runs.size())});
   }
   return text + table.text() + skipped;

@@ -13,7 +13,8 @@ namespace kapitsa::cli {
 // One run at one depth: prompt_tokens are read, then decode_tokens made, which end at the depth.
 struct BenchRun {
   int32_t prompt_tokens = 0;
-  int32_t decode_tokens = 0;  // whose time was taken: the first comes with the prefill
+  int32_t decode_tokens = 0;  // whose time was taken: the first comes with the prefill, where
+                              // tokens come one by one
   double prefill_seconds = 0.0;
   double decode_seconds = 0.0;
   std::vector<StepTime> steps;  // with --trace
@@ -24,7 +25,7 @@ struct BenchRun {
 
 struct BenchCell {
   int32_t depth = 0;            // tokens of the sequence at the end
-  int64_t bytes_per_token = 0;  // read by decoding, half way
+  int64_t bytes_per_token = 0;  // read by decoding, half way; 0: not known (block diffusion)
   std::vector<BenchRun> runs;
   std::string skipped;  // why there are no runs
 };

@@ -26,6 +26,7 @@ struct RunOptions {
   bool converse = false;
   ChatOptions chat;
   uint64_t seed = 0;
+  float confidence = 0.0F;
   MachineOptions machine;
 };
 
@@ -165,6 +166,10 @@ void add_run(const Command& app, int& exit_code) {
       .group(group);
   command.option("--min-p", sampling.min_p, "Drop tokens below this share of the likeliest")
       .group(group);
+  Option confidence = command.option(
+      "--confidence", options->confidence,
+      "Models that write blocks: a token settles above this probability; default: the model's");
+  confidence.group(group);
   command.option("--repeat-penalty", sampling.repetition_penalty, "1: off").group(group);
   Option seed = command.option("--seed", options->seed,
                                "Same seed, same answer; default: a random one, shown at the end");
@@ -176,7 +181,8 @@ void add_run(const Command& app, int& exit_code) {
                  "  kapitsa run smollm2 --seed 7 --temp 1 \"Write a haiku.\"\n"
                  "  git diff | kapitsa run smollm2 -s \"Explain this change.\"\n"
                  "  kapitsa run model.gguf --raw \"Once upon a time\" -n 100");
-  command.on_run([options, prompt, seed, &exit_code] {
+  command.on_run([options, prompt, seed, confidence, &exit_code] {
+    if (confidence.given()) options->chat.settings.sampling.confidence = options->confidence;
     if (seed.given()) options->chat.settings.sampling.seed = options->seed;
     exit_code = run_command(*options, prompt.given());
   });

@@ -1,5 +1,7 @@
 #include "engine/device_thread.h"
 
+#include "engine/outcome.h"
+
 #include <algorithm>
 
 namespace kapitsa::engine {
@@ -20,41 +22,12 @@ TextDelta::Position position_of(const sample::Sampled& drawn, const text::Tokeni
   return position;
 }
 
-std::vector<StepTime> take_steps(backend::Program& program) {
-  std::vector<StepTime> steps;
-  for (backend::StepTime& time : program.take_step_times()) {
-    steps.push_back({.label = std::move(time.label),
-                     .op = time.op,
-                     .prefill = time.phase == plan::Phase::prefill,
-                     .passes = time.passes,
-                     .rows = time.rows,
-                     .bytes = time.bytes,
-                     .seconds = time.seconds,
-                     .best = time.best});
-  }
-  return steps;
-}
-
-Finished finished(const Sequence& sequence, FinishReason reason) {
-  Finished event;
-  event.reason = reason;
-  event.stop_text = sequence.answer.stop_text();
-  event.prompt_tokens = sequence.n_prompt;
-  event.completion_tokens = sequence.n_generated();
-  event.seed = sequence.sampling.seed;
-  event.queue_seconds = seconds(sequence.prefill_start - sequence.submitted);
-  if (sequence.n_generated() > 0) {
-    event.prefill_seconds = seconds(sequence.first_token - sequence.prefill_start);
-    event.decode_seconds = seconds(sequence.last_token - sequence.first_token);
-  }
-  return event;
-}
-
 }  // namespace
 
 DeviceThread::DeviceThread(Loaded& loaded, int32_t max_sequences)
     : loaded_(loaded), pages_(loaded.limits.n_pages, loaded.limits.page_tokens),
       builder_(loaded.model->plan.n_history) {
+  if (loaded_.model->diffusion) blocks_.emplace(loaded_);
   for (int32_t slot = max_sequences - 1; slot >= 0; --slot)
     free_state_slots_.push_back(slot);
   thread_ = std::thread([this] { loop(); });
@@ -92,7 +65,7 @@ void DeviceThread::loop() {
     remove_ended();
   }
   for (const auto& sequence : live_)
-    finish(*sequence, FinishReason::cancelled);
+    finish(*sequence, loaded_, FinishReason::cancelled);
   for (const Job& job : waiting_) {
     Finished event;
     event.reason = FinishReason::cancelled;
@@ -127,7 +100,7 @@ bool DeviceThread::take_inbox() {
       continue;
     }
     for (const auto& sequence : live_) {
-      if (sequence->id == id) finish(*sequence, FinishReason::cancelled);
+      if (sequence->id == id) finish(*sequence, loaded_, FinishReason::cancelled);
     }
   }
   remove_ended();
@@ -140,20 +113,23 @@ void DeviceThread::admit() {
   while (!waiting_.empty() && !free_state_slots_.empty()) {
     Job& job = waiting_.front();
     kv::PageTable pages(pages_);
-    // The last token of an answer never enters the cache.
     const auto n_prompt = static_cast<int32_t>(job.tokens.size());
-    auto room = pages.extend(int64_t{n_prompt} + job.max_tokens - 1);
+    // The last token of an answer never enters the cache, but in whole blocks.
+    auto room = pages.extend(blocks_ ? blocks_->cache_tokens(n_prompt, job.max_tokens)
+                                     : int64_t{n_prompt} + job.max_tokens - 1);
     if (!room && room.error().code == ErrorCode::out_of_memory && !live_.empty()) return;
     auto sequence = std::make_unique<Sequence>(
         Sequence{.id = job.id,
                  .sink = std::move(job.sink),
                  .sampling = std::move(job.sampling),
+                 .confidence = job.confidence,
                  .max_tokens = job.max_tokens,
                  .ignore_eos = job.ignore_eos,
                  .tokens = std::move(job.tokens),
                  .n_prompt = n_prompt,
                  .pages = std::move(pages),
                  .answer = Answer(loaded_.vocabulary->tokenizer, job.stops, job.show_control),
+                 .block = {},
                  .submitted = job.submitted,
                  .prefill_start = Clock::now()});
     waiting_.pop_front();
@@ -176,27 +152,36 @@ void DeviceThread::run_turn() {
   candidates_.clear();
   for (size_t i = 0; i < live_.size(); ++i) {
     const Sequence& sequence = *live_[i];
+    const int32_t prompt_left = blocks_ ? blocks_->prompt_left(sequence)
+                                        : std::max(sequence.n_prompt - sequence.committed, 0);
     candidates_.push_back({.index = static_cast<int32_t>(i),
-                           .prompt_left = std::max(sequence.n_prompt - sequence.committed, 0),
+                           .prompt_left = prompt_left,
                            .last_served = sequence.last_served});
   }
-  plan_turn(candidates_, kMaxDecodeRows, turn_);
-  if (!turn_.decode.empty()) decode(turn_.decode);
-  if (turn_.prefill >= 0) prefill(*live_[static_cast<size_t>(turn_.prefill)], turn_.prefill_rows);
+  plan_turn(candidates_, blocks_ ? blocks_->max_sequences() : kMaxDecodeRows, turn_);
+  decoding_.clear();
+  for (const int32_t index : turn_.decode) {
+    decoding_.push_back(live_[static_cast<size_t>(index)].get());
+    decoding_.back()->last_served = ++n_served_;
+  }
+  if (!decoding_.empty()) blocks_ ? blocks_->decode(decoding_) : decode(decoding_);
+  if (turn_.prefill < 0) return;
+  Sequence& sequence = *live_[static_cast<size_t>(turn_.prefill)];
+  sequence.last_served = ++n_served_;
+  blocks_ ? blocks_->prefill(sequence, turn_.prefill_rows) : prefill(sequence, turn_.prefill_rows);
 }
 
-void DeviceThread::decode(const std::vector<int32_t>& indexes) {
+void DeviceThread::decode(std::span<Sequence* const> sequences) {
   builder_.begin(plan::Phase::decode);
-  for (const int32_t index : indexes)
-    builder_.add_chain(*live_[static_cast<size_t>(index)], 1, true);
+  for (const Sequence* sequence : sequences)
+    builder_.add_chain(*sequence, 1, true);
   Status done = loaded_.program->run(builder_.pass());
   auto logits = done ? loaded_.program->read(loaded_.model->plan.logits, 0,
-                                             static_cast<int32_t>(indexes.size()))
+                                             static_cast<int32_t>(sequences.size()))
                      : Result<std::span<const float>>(done.error());
   const auto n_vocab = static_cast<size_t>(loaded_.model->plan.n_vocab);
-  for (size_t i = 0; i < indexes.size(); ++i) {
-    Sequence& sequence = *live_[static_cast<size_t>(indexes[i])];
-    sequence.last_served = ++n_served_;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    Sequence& sequence = *sequences[i];
     if (!logits) {
       fail(sequence, logits.error());
       continue;
@@ -216,7 +201,6 @@ void DeviceThread::prefill(Sequence& sequence, int32_t n) {
     return fail(sequence, done.error());
   }
   sequence.committed += n;
-  sequence.last_served = ++n_served_;
   if (!last) {
     if (const Status done = loaded_.program->synchronise(); !done)
       return fail(sequence, done.error());
@@ -240,36 +224,8 @@ void DeviceThread::draw(Sequence& sequence, std::span<const float> logits) {
   if (!drawn) return fail(sequence, drawn.error());
   std::vector<TextDelta::Position> logprobs;
   if (drawn->logprob) logprobs.push_back(position_of(*drawn, loaded_.vocabulary->tokenizer));
-  emit_token(sequence, drawn->token, std::move(logprobs));
-}
-
-void DeviceThread::emit_token(Sequence& sequence, int32_t token,
-                              std::vector<TextDelta::Position> logprobs) {
-  sequence.last_token = Clock::now();
-  if (sequence.n_generated() == 0) sequence.first_token = sequence.last_token;
-  sequence.tokens.push_back(token);
-  if (loaded_.vocabulary->is_stop(token) && !sequence.ignore_eos) {
-    return finish(sequence, FinishReason::stop_token);
-  }
-  sequence.sink(sequence.answer.push(token, std::move(logprobs)));
-  if (sequence.answer.stopped()) return finish(sequence, FinishReason::stop_text);
-  if (sequence.n_generated() >= sequence.max_tokens) finish(sequence, FinishReason::length);
-}
-
-void DeviceThread::finish(Sequence& sequence, FinishReason reason) {
-  if (sequence.ended) return;
-  sequence.ended = true;
-  const TextDelta rest = sequence.answer.flush();
-  if (!rest.text.empty()) sequence.sink(rest);
-  Finished event = finished(sequence, reason);
-  event.steps = take_steps(*loaded_.program);
-  sequence.sink(event);
-}
-
-void DeviceThread::fail(Sequence& sequence, const Error& error) {
-  if (sequence.ended) return;
-  sequence.ended = true;
-  sequence.sink(Failed{error});
+  if (sequence.n_generated() == 0) sequence.decode_start = Clock::now();
+  emit_token(sequence, loaded_, drawn->token, std::move(logprobs));
 }
 
 void DeviceThread::remove_ended() {

@@ -2,6 +2,7 @@
 // events. Other threads reach it only through the inbox (new requests and cancellations).
 #pragma once
 
+#include "engine/block_decoder.h"
 #include "engine/loader.h"
 #include "engine/pass_builder.h"
 #include "engine/scheduler.h"
@@ -11,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -22,6 +24,7 @@ struct Job {
   EventSink sink;
   std::vector<int32_t> tokens;  // the prompt, at least one
   sample::SamplerParams sampling;
+  std::optional<float> confidence;  // block diffusion only
   int32_t max_tokens = 1;
   bool ignore_eos = false;
   bool show_control = false;
@@ -44,13 +47,10 @@ private:
   bool take_inbox();  // waits while there is nothing to do; false: stop
   void admit();
   void run_turn();
-  void decode(const std::vector<int32_t>& indexes);
+  void decode(std::span<Sequence* const> sequences);
   void prefill(Sequence& sequence, int32_t n);
   // Draws the sequence's next token from output row `output` of the last pass.
   void draw(Sequence& sequence, std::span<const float> logits);
-  void emit_token(Sequence& sequence, int32_t token, std::vector<TextDelta::Position> logprobs);
-  void finish(Sequence& sequence, FinishReason reason);
-  void fail(Sequence& sequence, const Error& error);
   void remove_ended();
 
   Loaded& loaded_;
@@ -59,8 +59,11 @@ private:
   std::vector<std::unique_ptr<Sequence>> live_;
   std::deque<Job> waiting_;
   PassBuilder builder_;
+  std::optional<BlockDecoder>
+      blocks_;  // of a block-diffusion model, in place of decode and prefill
   Turn turn_;
   std::vector<Candidate> candidates_;
+  std::vector<Sequence*> decoding_;
   sample::SamplerScratch scratch_;
   int64_t n_served_ = 0;  // pieces and rows so far: the scheduler's clock
 

@@ -29,6 +29,33 @@ sample::SamplerParams sampler_params(const Sampling& sampling) {
   return params;
 }
 
+Error refused(const char* field, const char* why) {
+  return {ErrorCode::invalid_argument, std::string(field) + ": " + why};
+}
+
+// What the model's way of decoding cannot honour (docs/architecture.md, invariant 6).
+Status check_diffusion(const std::optional<model::Diffusion>& diffusion, const Sampling& sampling) {
+  constexpr const char* kBlocks = "not available: the model writes blocks, not token by token";
+  if (!diffusion) {
+    return sampling.confidence ? refused("confidence", "only for models that write by masked block "
+                                                       "diffusion, and this one writes token by "
+                                                       "token")
+                               : Status();
+  }
+  if (sampling.repetition_penalty != 1.0F) return refused("repetition_penalty", kBlocks);
+  if (sampling.frequency_penalty != 0.0F) return refused("frequency_penalty", kBlocks);
+  if (sampling.presence_penalty != 0.0F) return refused("presence_penalty", kBlocks);
+  if (sampling.n_logprobs >= 0) return refused("logprobs", kBlocks);
+  if (!sampling.confidence) return {};
+  if (!std::holds_alternative<model::MaskedDiffusion>(diffusion->rule))
+    return refused("confidence", "the model decides by entropy, not by probability");
+  if (!(*sampling.confidence >= 0.0F && *sampling.confidence <= 1.0F)) {
+    return Error{ErrorCode::invalid_argument,
+                 "confidence: expected 0 to 1, found " + std::to_string(*sampling.confidence)};
+  }
+  return {};
+}
+
 class EngineImpl final : public Engine {
 public:
   EngineImpl(engine::Loaded loaded, int32_t max_sequences)
@@ -45,6 +72,8 @@ public:
     KAPITSA_ASSIGN(job.tokens, engine::prompt_tokens(loaded_, request.prompt));
     job.sampling = sampler_params(request.sampling);
     KAPITSA_TRY(sample::validate(job.sampling, loaded_.info.n_vocab));
+    KAPITSA_TRY(check_diffusion(loaded_.model->diffusion, request.sampling));
+    job.confidence = request.sampling.confidence;
     KAPITSA_ASSIGN(job.max_tokens, answer_room(request, static_cast<int32_t>(job.tokens.size())));
     job.id = next_id_.fetch_add(1);
     job.sink = std::move(sink);

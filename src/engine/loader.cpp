@@ -17,6 +17,9 @@
 namespace kapitsa::engine {
 namespace {
 
+// Rows of logits that the blocks of one pass may have: each is as wide as the vocabulary.
+constexpr int32_t kMaxBlockOutputs = 256;
+
 // The type that holds the most parameters.
 std::string main_dtype(const plan::Plan& plan) {
   std::map<DType, int64_t> elements;
@@ -83,6 +86,7 @@ void describe(Loaded& loaded) {
   info.file_bytes = weight_bytes(model.plan);
   info.n_layers = model.n_layers;
   info.n_vocab = model.plan.n_vocab;
+  info.block = model.diffusion ? model.diffusion->block : 0;
   info.context_trained = model.context_trained;
   info.has_chat_template = loaded.chat_template.has_value();
 }
@@ -144,10 +148,24 @@ DType kv_dtype(KvType type) {
   return DType::f16;
 }
 
-backend::ProgramLimits program_limits(const LoadOptions& options, int32_t context) {
+int64_t sequence_bytes(const LoadOptions& options, const model::Model& model) {
+  if (!model.diffusion || std::holds_alternative<model::MaskedDiffusion>(model.diffusion->rule))
+    return 0;
+  return int64_t{options.max_sequences} * model.diffusion->block * model.plan.n_vocab *
+         int64_t{sizeof(float)};
+}
+
+backend::ProgramLimits program_limits(const LoadOptions& options, const model::Model& model,
+                                      int32_t context) {
   backend::ProgramLimits limits;
   limits.max_rows = kPrefillRows;
   limits.max_outputs = kMaxDecodeRows;
+  if (model.diffusion) {
+    // Positions of a block are computed together, and the last block may go beyond the context.
+    const int32_t block = model.diffusion->block;
+    limits.max_outputs = std::max(block, std::min(options.max_sequences * block, kMaxBlockOutputs));
+    context += block - 1;
+  }
   limits.n_pages =
       options.max_sequences * ((context + limits.page_tokens - 1) / limits.page_tokens);
   limits.n_state_slots = options.max_sequences;

@@ -32,7 +32,10 @@ Result<Loaded> load(const LoadOptions& options);
 Result<weights::Checkpoint> open_model(const LoadOptions& options, bool with_data);
 Status check_options(const LoadOptions& options);
 DType kv_dtype(KvType type);
-// Limits of a program whose sequences have `context` tokens each.
-backend::ProgramLimits program_limits(const LoadOptions& options, int32_t context);
+// Limits of a program of the model whose sequences have `context` tokens each.
+backend::ProgramLimits program_limits(const LoadOptions& options, const model::Model& model,
+                                      int32_t context);
+// What the device thread itself keeps for live sequences: the conditions of their canvases.
+int64_t sequence_bytes(const LoadOptions& options, const model::Model& model);
 
 }  // namespace kapitsa::engine

@@ -23,22 +23,22 @@ std::string gibibytes(int64_t bytes) {
 // What one model needs on one device, by context.
 class Sizer {
 public:
-  Sizer(const LoadOptions& options, const plan::Plan& plan, backend::Device& device,
+  Sizer(const LoadOptions& options, const model::Model& model, backend::Device& device,
         int64_t available)
-      : options_(options), plan_(plan), device_(device), available_(available) {}
+      : options_(options), model_(model), device_(device), available_(available) {}
 
   Result<MemoryReport> report(int32_t context) const {
     KAPITSA_ASSIGN(const backend::MemoryNeed need,
-                   device_.memory_need(plan_, program_limits(options_, context)));
+                   device_.memory_need(model_.plan, program_limits(options_, model_, context)));
     MemoryReport report;
     report.backend = device_.info().backend + " (" + device_.info().name + ")";
     report.context = context;
-    report.tables_in_file = row_table_bytes(plan_);
+    report.tables_in_file = row_table_bytes(model_.plan);
     report.weights_mapped = need.weights_mapped;
     report.weights_copied = need.weights;
     report.kv_cache = need.kv_cache;
     report.states = need.recurrent;
-    report.buffers = need.buffers;
+    report.buffers = need.buffers + sequence_bytes(options_, model_);
     report.available = available_;
     return report;
   }
@@ -79,7 +79,7 @@ public:
 
 private:
   const LoadOptions& options_;
-  const plan::Plan& plan_;
+  const model::Model& model_;
   backend::Device& device_;
   int64_t available_;  // bytes
 };
@@ -113,7 +113,7 @@ Result<Sizing> size_model(const LoadOptions& options, const model::Model& model,
     KAPITSA_ASSIGN(const MemoryInfo host, memory_info());
     available = host.available_bytes;
   }
-  const Sizer sizer(options, model.plan, device, available);
+  const Sizer sizer(options, model, device, available);
   const int32_t trained = model.context_trained;
   int32_t context = options.context;
   if (context == 0) {
@@ -125,7 +125,7 @@ Result<Sizing> size_model(const LoadOptions& options, const model::Model& model,
                  sizer.longest(trained, [](const MemoryReport& report) { return report.fits(); }));
   KAPITSA_ASSIGN(sizing.report.largest_loadable,
                  sizer.longest(trained, [](const MemoryReport& report) { return report.loads(); }));
-  sizing.limits = program_limits(options, context);
+  sizing.limits = program_limits(options, model, context);
   return sizing;
 }
 

@@ -1,6 +1,6 @@
 // What runs next, as pure functions of the live sequences, so that fairness is tested without a
-// model. Policy: every pass that decodes takes one row of each decoding sequence; between two
-// decode passes at most one piece of one prompt is prefilled, and prompts take turns.
+// model. Policy: every pass that decodes takes one row, or block, of each decoding sequence;
+// between two decode passes at most one piece of one prompt is prefilled, and prompts take turns.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct Turn {
   int32_t prefill_rows = 0;
 };
 
-// `max_decode_rows` bounds decode; the sequences served longest ago come first when there are more.
+// `max_decode_rows` bounds the sequences that decode; the sequences served longest ago come first
+// when there are more.
 void plan_turn(std::span<const Candidate> live, int32_t max_decode_rows, Turn& turn);
 
 }  // namespace kapitsa::engine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/answer.h"
+#include "engine/denoise.h"
 #include "kapitsa/engine.h"
 #include "kv/pages.h"
 #include "sample/sampler.h"
@@ -18,7 +19,8 @@ struct Sequence {
   RequestId id = 0;
   EventSink sink;
   sample::SamplerParams sampling;
-  int32_t max_tokens = 0;  // of the answer; at least 1
+  std::optional<float> confidence;  // block diffusion: threshold in place of the model's
+  int32_t max_tokens = 0;           // of the answer; at least 1
   bool ignore_eos = false;
 
   std::vector<int32_t> tokens;  // prompt, then answer
@@ -30,10 +32,11 @@ struct Sequence {
   int64_t last_served = 0;  // on the scheduler's clock
   bool ended = false;       // its last event was sent
   Answer answer;
+  Block block;  // block diffusion: the one that is being written
 
   Clock::time_point submitted;
   Clock::time_point prefill_start;
-  Clock::time_point first_token;
+  Clock::time_point decode_start;  // of the first token, or of the first block
   Clock::time_point last_token;
 
   int32_t n_generated() const { return static_cast<int32_t>(tokens.size()) - n_prompt; }

@@ -141,6 +141,10 @@ Result<weights::Checkpoint> synthetic_checkpoint(const SyntheticOptions& options
     }
     file.set(prefix + key, std::move(own));
   }
+  if (shape.block > 0) {
+    file.set("diffusion.block_length", int64_t{shape.block});
+    file.set("diffusion.mask_token_id", int64_t{shape.mask_token});
+  }
   add_vocabulary(shape.n_vocab, file);
   const auto maker = std::make_shared<TensorMaker>(shape, options.with_data);
   file.set_maker([maker](std::string_view name, const std::vector<int64_t>& wanted) {

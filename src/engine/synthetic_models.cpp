@@ -179,14 +179,24 @@ SyntheticShape nemotron() {
           .output = DType::q8_0};
 }
 
+// No config of it is public: 35 B parameters as more layers of the SDAR-30B-A3B shape, which is
+// Qwen3-30B-A3B's, in blocks as long as LLaDA 2's.
+SyntheticShape clover() {
+  SyntheticShape shape = qwen3_30b();
+  shape.n_layers = 56;
+  shape.block = 32;
+  shape.mask_token = 151669;
+  return shape;
+}
+
 struct Named {
   std::string_view name;
   SyntheticShape (*shape)();
 };
-constexpr Named kShapes[] = {
-    {"smollm2", smollm2}, {"qwen3-1.7b", qwen3_1_7b}, {"qwen3-30b-a3b", qwen3_30b},
-    {"35b", qwen35_35b},  {"27b", qwen35_27b},        {"flash-next", flash_next},
-    {"bolt", nemotron}};
+constexpr Named kShapes[] = {{"smollm2", smollm2},         {"qwen3-1.7b", qwen3_1_7b},
+                             {"qwen3-30b-a3b", qwen3_30b}, {"35b", qwen35_35b},
+                             {"27b", qwen35_27b},          {"flash-next", flash_next},
+                             {"bolt", nemotron},           {"clover", clover}};
 
 // A shape is offered when this build has its architecture.
 bool runs(const SyntheticShape& shape) {

@@ -23,6 +23,8 @@ struct SyntheticShape {
   DType matrix = DType::q4_k;
   DType output = DType::q6_k;
   bool tied = false;  // no output.weight
+  int32_t block = 0;  // > 0: block diffusion, with this mask token
+  int32_t mask_token = 0;
 };
 
 // nullptr-like: an empty architecture means that the name is unknown.

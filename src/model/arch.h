@@ -4,10 +4,12 @@
 #pragma once
 
 #include "base/result.h"
+#include "model/diffusion.h"
 #include "plan/plan.h"
 #include "weights/checkpoint.h"
 
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +31,7 @@ struct Model {
   int32_t context_trained = 0;             // tokens
   int64_t n_parameters = 0;                // of the weights that the Plan uses, each once
   std::deque<std::vector<float>> derived;  // weights computed at load: folded norms, gate constants
+  std::optional<Diffusion> diffusion;      // absent: the model writes token by token
 };
 
 struct ArchDef {

@@ -205,7 +205,8 @@ void Binder::fill_scale(const std::string& name, plan::Weight& weight) {
   }
 }
 
-plan::WeightId Binder::add_matrix(const std::string& name, const std::vector<int64_t>& shape) {
+std::optional<plan::Weight> Binder::read_matrix(const std::string& name,
+                                                const std::vector<int64_t>& shape) {
   if (!status_) return {};
   plan::Weight weight;
   weight.name = name;
@@ -220,8 +221,28 @@ plan::WeightId Binder::add_matrix(const std::string& name, const std::vector<int
     fill_scale(name, weight);
   }
   if (!status_) return {};
-  model_.n_parameters += weight.experts * weight.out * weight.in;
-  return model_.plan.add_weight(std::move(weight));
+  return weight;
+}
+
+plan::WeightId Binder::add_matrix(const std::string& name, const std::vector<int64_t>& shape) {
+  std::optional<plan::Weight> weight = read_matrix(name, shape);
+  return weight ? add_experts(std::move(*weight)) : plan::WeightId{};
+}
+
+plan::WeightId Binder::matrix_rows(const TensorName& name, int64_t rows, int64_t in, int64_t first,
+                                   int64_t n) {
+  std::optional<plan::Weight> weight = read_matrix(full_name(name), {rows, in});
+  if (!weight) return {};
+  const auto cut = [&](std::span<const std::byte>& bytes) {
+    const size_t row = bytes.size() / static_cast<size_t>(rows);
+    bytes = bytes.subspan(static_cast<size_t>(first) * row, static_cast<size_t>(n) * row);
+  };
+  cut(weight->data);
+  cut(weight->scales);
+  cut(weight->biases);
+  weight->name += fmt::format(", rows from {}", first);  // names of weights are unique
+  weight->out = n;
+  return add_experts(std::move(*weight));
 }
 
 plan::WeightId Binder::matrix(const TensorName& name, int64_t out, int64_t in) {

@@ -6,6 +6,7 @@
 
 #include "model/arch.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,9 @@ public:
   plan::WeightId matrix(const TensorName& name, int64_t out, int64_t in);
   // [left | right], each (out, in) in the file, as f32 (out, 2 * in).
   plan::WeightId columns(const TensorName& left, const TensorName& right, int64_t out, int64_t in);
+  // Rows first..first + n - 1 of a matrix (rows, in) that joins several.
+  plan::WeightId matrix_rows(const TensorName& name, int64_t rows, int64_t in, int64_t first,
+                             int64_t n);
   // (experts, out, in).
   plan::WeightId experts(const ExpertName& name, int64_t n_experts, int64_t out, int64_t in);
 
@@ -112,6 +116,8 @@ private:
   std::string full_name(const TensorName& name) const;
   std::vector<float> values_of(const weights::Tensor& tensor);
   const weights::Tensor* find(const std::string& name, const std::vector<int64_t>& shape);
+  std::optional<plan::Weight> read_matrix(const std::string& name,
+                                          const std::vector<int64_t>& shape);
   plan::WeightId add_matrix(const std::string& name, const std::vector<int64_t>& shape);
   plan::WeightId add_experts(plan::Weight weight);
   plan::WeightId separate_experts(const ExpertName& name, int64_t n_experts, int64_t out,

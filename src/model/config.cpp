@@ -116,6 +116,13 @@ void ConfigReader::refuse(ErrorCode code, const Key& key, std::string_view expec
                                     name(key), expected, found)};
 }
 
+Status refuse_mlx(const weights::Checkpoint& file, std::string_view architecture) {
+  if (file.format() != weights::Format::mlx) return {};
+  return Error{ErrorCode::unsupported,
+               fmt::format("{}: {} in MLX format is not supported; use the Hugging Face folder",
+                           file.path().string(), architecture)};
+}
+
 std::string text_config_prefix(const weights::Checkpoint& file) {
   const bool nested = file.format() != weights::Format::gguf && file.has("text_config.hidden_size");
   return nested ? "text_config." : "";

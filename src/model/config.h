@@ -67,6 +67,9 @@ private:
   Status status_;
 };
 
+// Refuses an MLX folder of an architecture whose layout there is not known.
+Status refuse_mlx(const weights::Checkpoint& file, std::string_view architecture);
+
 // The hf_prefix of a file: "text_config." where config.json describes a multimodal model.
 std::string text_config_prefix(const weights::Checkpoint& file);
 

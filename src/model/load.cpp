@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <utility>
+#include <variant>
 
 namespace kapitsa::model {
 namespace {
@@ -65,6 +66,25 @@ Error with_hint(Error error, const std::string& architecture) {
   return error;
 }
 
+// Any architecture may be trained to write block by block: its file says so then.
+Status set_diffusion(const weights::Checkpoint& file, Model& model) {
+  if (!model.diffusion && !has_masked_diffusion(file)) return {};
+  if (!model.diffusion) {
+    KAPITSA_ASSIGN(model.diffusion, read_masked_diffusion(file));
+  }
+  const auto* masked = std::get_if<MaskedDiffusion>(&model.diffusion->rule);
+  if (masked == nullptr) return {};
+  if (masked->mask_token >= model.plan.n_vocab) {
+    return Error{ErrorCode::corrupt_file, file.path().string() +
+                                              ": mask token: expected an id below " +
+                                              std::to_string(model.plan.n_vocab) + ", found " +
+                                              std::to_string(masked->mask_token)};
+  }
+  if (const Status made = make_block_bidirectional(model.plan, model.diffusion->block); !made)
+    return Error{made.error().code, file.path().string() + ": " + made.error().message};
+  return {};
+}
+
 }  // namespace
 
 Result<Model> load_model(const weights::Checkpoint& checkpoint, const RecordOptions& options) {
@@ -79,6 +99,7 @@ Result<Model> load_model(const weights::Checkpoint& checkpoint, const RecordOpti
       if (!loaded) return with_hint(loaded.error(), name);
       Model model = std::move(*loaded);
       KAPITSA_TRY(check_layer_count(checkpoint, name));
+      KAPITSA_TRY(set_diffusion(checkpoint, model));
       return model;
     }
     for (const std::string_view other : names)

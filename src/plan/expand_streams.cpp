@@ -84,13 +84,11 @@ std::vector<Op> expand_op(const SelfCondition& op, Plan& plan) {
   std::vector<Op> ops;
   const int64_t hidden = plan.buffer(op.x).width;
   const int64_t width = plan.weight(op.up).out;
-  const BufferId probabilities = plan.scratch("soft_probabilities", plan.buffer(op.logits).width);
   const BufferId soft = plan.scratch("soft", hidden);
   const BufferId gate = plan.scratch("mlp_gate", width);
   const BufferId up = plan.scratch("mlp_up", width);
   const BufferId y = plan.scratch("sublayer", hidden);
-  ops.push_back(Softmax{op.logits, probabilities});
-  ops.push_back(SoftEmbed{probabilities, op.table, op.embed_scale, soft});
+  ops.push_back(SoftEmbed{op.probabilities, op.table, op.embed_scale, soft});
   if (op.soft_norm.present) {
     ops.push_back(RmsNorm{plan.heads(soft), op.soft_norm, plan.heads(soft)});
   }

@@ -191,9 +191,9 @@ struct NgramEmbed {
 
 // Decoder input of DiffusionGemma (its config and released encoder-decoder), x holds the scaled
 // canvas embeddings:
-//   s = Norm(soft embedding of softmax(logits)); x = Norm(x + D (gelu(G s) * (U s))).
+//   s = Norm(soft embedding of the probabilities); x = Norm(x + D (gelu(G s) * (U s))).
 struct SelfCondition {
-  BufferId logits;  // (rows, vocab) of the step before
+  BufferId probabilities;  // (rows, vocab) after the step before, zeros at the first
   WeightId table;
   float embed_scale = 1.0F;
   Norm soft_norm, out_norm;

@@ -15,7 +15,8 @@ inline constexpr int32_t kGrid =
 enum class Phase : uint8_t {
   prefill,  // each sequence's rows are a chain from its committed end, which is on the grid;
             // recurrent states advance
-  decode,   // 1..32 rows, chains or trees; recurrent states stay, tape rows are written
+  decode,   // 1..32 rows, chains or trees, or blocks of a diffusion model, from any position;
+            // recurrent states stay, tape rows are written
 };
 
 // A sequence as a pass sees it.

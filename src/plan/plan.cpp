@@ -79,6 +79,18 @@ void Plan::add(Op op, std::string label) {
   routines_.back().steps.push_back({std::move(op), std::move(label)});
 }
 
+void Plan::attend_to_blocks(int32_t block) {
+  for (Routine& routine : routines_) {
+    for (Step& step : routine.steps) {
+      auto* fused = std::get_if<Attention>(&step.op);
+      Attend* attend = fused != nullptr ? &fused->attend : std::get_if<Attend>(&step.op);
+      if (attend == nullptr || attend->mask != Mask::causal) continue;
+      attend->mask = Mask::block;
+      attend->block = block;
+    }
+  }
+}
+
 const Buffer& Plan::buffer(BufferId id) const {
   return buffers_.at(static_cast<size_t>(id.index));
 }

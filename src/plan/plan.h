@@ -34,6 +34,8 @@ public:
   // Steps are added to the routine begun last; the first one begun is routine 0.
   void begin_routine(std::string name);
   void add(Op op, std::string label);
+  // Lets the causal attention of all steps so far see whole blocks of positions (Mask::block).
+  void attend_to_blocks(int32_t block);
 
   const Buffer& buffer(BufferId id) const;
   const Weight& weight(WeightId id) const;

@@ -28,13 +28,15 @@ using StateId = Id<struct StateTag>;
 enum class RowSpace : uint8_t { pass, output };
 
 // An activation: (rows, width), row r contiguous. f32 or i32. Contents last for one pass only,
-// except that `readable` ones keep them until the next pass, for the engine to read.
+// except that `readable` ones keep them until the next pass, for the engine to read, and `input`
+// ones are filled by the engine before a pass (zeros until then).
 struct Buffer {
   std::string name;
   DType dtype = DType::f32;
   int64_t width = 0;  // elements per row
   RowSpace rows = RowSpace::pass;
   bool readable = false;
+  bool input = false;
 };
 
 // A constant of the model: (experts, out, in), rows of `in` elements in blocks of its dtype, no

@@ -1,7 +1,5 @@
 #include "sample/sampler.h"
 
-#include "base/noise.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,9 +68,9 @@ std::span<const float> adjust(const SamplerParams& params, const SampleInput& in
 // overall, and a closer one by the leading zeros of its bits.
 class Draw {
 public:
-  Draw(const SamplerParams& params, uint32_t position, float inverse_temperature)
-      : seed_(params.seed), choice_(params.choice), position_(position),
-        inverse_temperature_(inverse_temperature) {
+  Draw(const SamplerParams& params, const SampleInput& input, float inverse_temperature)
+      : seed_(params.seed), choice_(params.choice), position_(input.position),
+        stream_(input.stream), inverse_temperature_(inverse_temperature) {
     needed_.fill(-kInfinity);
   }
 
@@ -82,14 +80,14 @@ public:
   void consider(Candidate candidate) {
     consider(
         candidate.logit, candidate.token,
-        noise_bits(seed_, choice_, position_, static_cast<uint32_t>(candidate.token), kStreamDraw));
+        noise_bits(seed_, choice_, position_, static_cast<uint32_t>(candidate.token), stream_));
   }
 
   // Considers the four tokens of one noise group.
   void consider_group(uint32_t group, const std::array<float, 4>& logits, float cutoff) {
     const float highest = std::max(std::max(logits[0], logits[1]), std::max(logits[2], logits[3]));
     if (highest < cutoff || !may_win(highest)) return;
-    const PhiloxWords words = noise_words(seed_, choice_, position_, group, kStreamDraw);
+    const PhiloxWords words = noise_words(seed_, choice_, position_, group, stream_);
     const std::array<uint32_t, 4> bits{words.x, words.y, words.z, words.w};
     for (size_t i = 0; i < 4; ++i) {
       if (logits[i] >= cutoff) consider(logits[i], static_cast<int32_t>(4 * group + i), bits[i]);
@@ -123,14 +121,15 @@ private:
   uint64_t seed_;
   uint32_t choice_;
   uint32_t position_;
+  uint32_t stream_;
   float inverse_temperature_;
   float best_score_ = -kInfinity;
   int32_t token_ = std::numeric_limits<int32_t>::max();
   std::array<float, 33> needed_;
 };
 
-int32_t draw(const SamplerParams& params, std::span<const float> logits, Candidate peak,
-             uint32_t position, SamplerScratch& scratch) {
+int32_t draw(const SamplerParams& params, const SampleInput& input, std::span<const float> logits,
+             Candidate peak, SamplerScratch& scratch) {
   const float scale = 1.0f / params.temperature;
   // p >= min_p * p_max, as a bound on logits; log_poly rather than std::log for the same bits
   // everywhere.
@@ -138,7 +137,7 @@ int32_t draw(const SamplerParams& params, std::span<const float> logits, Candida
                            ? -kInfinity
                            : peak.logit + log_poly(params.min_p) * params.temperature;
   const bool uses_top_k = params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size();
-  Draw draw(params, position, scale);
+  Draw draw(params, input, scale);
   draw.consider(peak);
   if (!uses_top_k && params.top_p >= 1.0f) {
     for (size_t token = 0; token < logits.size(); token += 4) {
@@ -215,9 +214,8 @@ Result<Sampled> sample_token(const SamplerParams& params, const SampleInput& inp
   const Peak peak = find_peak(logits);
   if (auto fault = find_fault(logits, peak, input.position)) return *std::move(fault);
   Sampled sampled;
-  sampled.token = params.temperature == 0.0f
-                      ? peak.best.token
-                      : draw(params, logits, peak.best, input.position, scratch);
+  sampled.token = params.temperature == 0.0f ? peak.best.token
+                                             : draw(params, input, logits, peak.best, scratch);
   if (params.n_logprobs >= 0) add_logprobs(params, logits, peak.best, scratch, sampled);
   return sampled;
 }

@@ -8,6 +8,7 @@
 // after the penalties. Top-p counts probabilities among what top-k left.
 #pragma once
 
+#include "base/noise.h"
 #include "base/result.h"
 #include "sample/params.h"
 #include "sample/select.h"
@@ -26,6 +27,7 @@ struct SampleInput {
   // OpenAI's do); the repetition penalty counts all.
   size_t n_prompt = 0;
   uint32_t position = 0;                   // index in the sequence of the token to draw
+  uint32_t stream = kStreamDraw;           // of the noise
   std::span<const uint32_t> allowed = {};  // grammar: bit t % 32 of word t / 32; empty allows all
 };
 

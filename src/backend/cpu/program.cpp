@@ -251,6 +251,12 @@ Result<std::span<const float>> CpuProgram::read(plan::BufferId buffer, int32_t f
   return std::span<const float>(context_.f32(buffer) + first_row * b.width, n);
 }
 
+Status CpuProgram::write(plan::BufferId buffer, int32_t first_row, std::span<const float> values) {
+  KAPITSA_TRY(check_write(plan_, context_.limits, buffer, first_row, values.size()));
+  std::ranges::copy(values, context_.f32(buffer) + first_row * plan_.buffer(buffer).width);
+  return {};
+}
+
 Status CpuProgram::check_snapshot(int32_t state_slot, size_t n_bytes) const {
   KAPITSA_TRY(check_state_slot(context_.limits, state_slot));
   if (std::cmp_equal(n_bytes, state_bytes_)) return {};

@@ -42,7 +42,7 @@ RefProgram::RefProgram(plan::Plan plan, const ProgramLimits& limits, const Memor
     if (buffer.dtype == DType::i32) {
       data.ids.assign(size, 0);
     } else {
-      data.values.assign(size, kPoison);
+      data.values.assign(size, buffer.input ? 0.0 : kPoison);
     }
     buffers_.push_back(std::move(data));
   }
@@ -58,7 +58,8 @@ Status RefProgram::run(const plan::Pass& pass) {
   for (const plan::SequenceView& view : pass.views)
     replay(pass.routine, view.state_slot, view.replay);
   for (size_t b = 0; b < buffers_.size(); ++b) {
-    if (!plan_.buffers()[b].readable) std::ranges::fill(buffers_[b].values, kPoison);
+    if (!plan_.buffers()[b].readable && !plan_.buffers()[b].input)
+      std::ranges::fill(buffers_[b].values, kPoison);
   }
   Run run = {plan_, pass, limits_.page_tokens, buffers_, states_, chunked_};
   for (const plan::Step& step : plan_.routines()[static_cast<size_t>(pass.routine)].steps) {
@@ -95,6 +96,13 @@ Result<std::span<const float>> RefProgram::read(plan::BufferId buffer, int32_t f
     staging_.push_back(data.ids.empty() ? static_cast<float>(data.values[i])
                                         : static_cast<float>(data.ids[i]));
   return std::span<const float>(staging_);
+}
+
+Status RefProgram::write(plan::BufferId buffer, int32_t first_row, std::span<const float> values) {
+  KAPITSA_TRY(check_write(plan_, limits_, buffer, first_row, values.size()));
+  BufferData& data = buffers_[static_cast<size_t>(buffer.index)];
+  std::ranges::copy(values, data.values.begin() + first_row * data.width);
+  return {};
 }
 
 void RefProgram::replay(int32_t routine, int32_t state_slot, std::span<const int32_t> tape_rows) {

@@ -18,6 +18,7 @@ public:
   Status synchronise() override { return {}; }
   Result<std::span<const float>> read(plan::BufferId buffer, int32_t first_row,
                                       int32_t n_rows) override;
+  Status write(plan::BufferId buffer, int32_t first_row, std::span<const float> values) override;
   Status capture(int32_t /*bucket*/) override { return {}; }
   Status clear_state(int32_t state_slot) override;
   Status commit(int32_t state_slot, std::span<const int32_t> tape_rows) override;

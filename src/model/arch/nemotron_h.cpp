@@ -140,8 +140,6 @@ AttentionConfig read_attention_without_rope(ConfigReader& reader, int32_t hidden
 ExpertsConfig read_squared_relu_experts(ConfigReader& reader, int32_t hidden) {
   constexpr Key kShared = {"expert_shared_feed_forward_length",
                            "moe_shared_expert_intermediate_size"};
-  constexpr Key kGroups = {"expert_group_count", "n_group"};
-  constexpr Key kTopGroups = {"expert_group_used_count", "topk_group"};
   ExpertsConfig config;
   config.hidden = hidden;
   config.width = reader.count({"expert_feed_forward_length", "moe_intermediate_size"}, 1 << 20);
@@ -155,18 +153,10 @@ ExpertsConfig read_squared_relu_experts(ConfigReader& reader, int32_t hidden) {
   router.score = plan::RouterScore::sigmoid;
   router.n_experts = reader.count({"expert_count", "n_routed_experts"}, 65536);
   router.top_k = reader.count({"expert_used_count", "num_experts_per_tok"}, router.n_experts);
-  router.n_groups = reader.count_or(kGroups, 1, router.n_experts);
-  router.top_groups = reader.count_or(kTopGroups, 1, router.n_groups);
   router.renormalise = reader.flag_or({"expert_weights_norm", "norm_topk_prob"}, true);
   router.scale =
       reader.number_or({"expert_weights_scale", "routed_scaling_factor"}, 1.0, 1e-6, 1e6);
-  const int32_t kept = router.n_experts / router.n_groups * router.top_groups;
-  if (router.n_experts % router.n_groups != 0 || router.top_k > kept) {
-    reader.refuse(ErrorCode::corrupt_file, kGroups,
-                  fmt::format("equal groups of {} experts, of which {} hold {}", router.n_experts,
-                              router.top_groups, router.top_k),
-                  std::to_string(router.n_groups));
-  }
+  read_router_groups(reader, router);
   return config;
 }
 

@@ -1,53 +1,12 @@
 // Qwen3 mixture of experts (arXiv 2505.09388): the Qwen3 attention block, and in every layer routed
-// SwiGLU experts in place of the MLP. Router: softmax over all experts, the best k, weights divided
-// by their sum (norm_topk_prob). No shared expert.
-#include "model/blocks/attention.h"
-#include "model/blocks/decoder.h"
-#include "model/blocks/experts.h"
-#include "model/blocks/rope.h"
+// SwiGLU experts in place of the MLP. No shared expert.
+#include "model/blocks/sparse_decoder.h"
 
 namespace kapitsa::model {
 namespace {
 
 Result<Model> load(const weights::Checkpoint& file, const RecordOptions& options) {
-  ConfigReader reader(file, "qwen3moe");
-  const AttentionConfig attention_config = read_attention(reader);
-  const int32_t hidden = attention_config.hidden;
-  const float eps = attention_config.norm_eps;
-  const DecoderConfig decoder = read_decoder(reader, hidden);
-  refuse_sliding_layers(reader);
-  const RopeConfig rope = read_rope(reader, attention_config.head_dim);
-  ExpertsConfig experts_config = read_experts(reader, hidden);
-  experts_config.router.score = plan::RouterScore::softmax;
-  // The default of transformers; GGUF has no key for it, published models all say true.
-  experts_config.router.renormalise = reader.flag_or({"", "norm_topk_prob"}, reader.is_gguf());
-  refuse_dense_layers(reader);
-  KAPITSA_TRY(reader.status());
-
-  Model model;
-  model.architecture = "qwen3_moe";
-  model.n_layers = decoder.n_layers;
-  model.context_trained = decoder.context;
-  Binder b(file, model);
-  const DecoderWeights outer = bind_decoder(b, decoder, hidden);
-  KAPITSA_TRY(b.status());
-
-  plan::Plan& p = model.plan;
-  const plan::BufferId x = begin_decoder(p, outer, hidden);  // (rows, hidden)
-  AttentionRecorder attention(p, attention_config, make_rope(rope, plan::RopePairs::half),
-                              options.kv_dtype, x);
-  ExpertsRecorder experts(p, experts_config, x, eps);
-  for (int32_t i = 0; i < decoder.n_layers; ++i) {
-    b.set_layer(i);
-    const AttentionWeights attention_weights =
-        bind_attention(b, attention_config, /*with_head_norms=*/true);
-    const ExpertsWeights experts_weights = bind_experts(b, experts_config);
-    KAPITSA_TRY(b.status());
-    attention.record(attention_weights, i);
-    experts.record(experts_weights, i);
-  }
-  end_decoder(p, decoder, outer, x, eps);
-  return model;
+  return load_sparse_decoder(file, options, "qwen3_moe");
 }
 
 }  // namespace

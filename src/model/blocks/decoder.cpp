@@ -3,7 +3,6 @@
 namespace kapitsa::model {
 namespace {
 
-constexpr TensorName kEmbedding = {"token_embd.weight", "model.embed_tokens.weight"};
 constexpr TensorName kOutputNorm = {"output_norm.weight", "model.norm.weight"};
 constexpr TensorName kOutput = {"output.weight", "lm_head.weight"};
 constexpr TensorName kGate = {"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight"};
@@ -42,7 +41,7 @@ void refuse_sliding_layers(ConfigReader& reader) {
   }
 }
 
-DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
+DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden, const TensorName& embedding) {
   constexpr Key kMtpLayers = {"nextn_predict_layers", "mtp_num_hidden_layers"};
   DecoderConfig config;
   config.n_layers = reader.count({"block_count", "num_hidden_layers"}, 1000);
@@ -56,7 +55,7 @@ DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
   }
   config.context = reader.count({"context_length", "max_position_embeddings"}, 1 << 28);
   config.may_be_tied = reader.flag_or({"", "tie_word_embeddings"}, true);
-  config.n_vocab = read_vocab(reader, hidden, kEmbedding);
+  config.n_vocab = read_vocab(reader, hidden, embedding);
   // What the shared blocks compute, whatever the architecture.
   reader.expect({"", "hidden_act"}, {"silu", "swish"});
   reader.expect({"", "mlp_bias"}, false);
@@ -66,7 +65,7 @@ DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden) {
 
 DecoderWeights bind_decoder(Binder& binder, const DecoderConfig& config, int32_t hidden) {
   DecoderWeights w;
-  w.embedding = binder.matrix(kEmbedding, config.n_vocab, hidden);
+  w.embedding = binder.matrix(kTokenEmbedding, config.n_vocab, hidden);
   if (config.has_output_norm) w.output_norm = binder.norm(kOutputNorm, hidden);
   const bool tied = config.may_be_tied && !binder.has(kOutput);
   w.output = tied ? w.embedding : binder.matrix(kOutput, config.n_vocab, hidden);

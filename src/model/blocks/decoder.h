@@ -7,6 +7,8 @@
 
 namespace kapitsa::model {
 
+inline constexpr TensorName kTokenEmbedding = {"token_embd.weight", "model.embed_tokens.weight"};
+
 // The pre-norms of a layer's halves, whatever the halves are. GGUF names the second one by its
 // place in some models.
 inline constexpr TensorName kMixerNorm = {"blk.{}.attn_norm.weight",
@@ -29,9 +31,10 @@ struct DecoderConfig {
 // The rows of the embedding: metadata may leave n_vocab out, and that of GGUF may count only the
 // tokens in use.
 int32_t read_vocab(ConfigReader& reader, int32_t hidden, const TensorName& embedding);
-DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden);
 // Refuses layer_types of config.json with a window, for architectures that see everything.
 void refuse_sliding_layers(ConfigReader& reader);
+DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden,
+                           const TensorName& embedding = kTokenEmbedding);
 
 struct DecoderWeights {
   plan::WeightId embedding;    // (vocab, hidden)

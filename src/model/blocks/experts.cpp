@@ -1,5 +1,7 @@
 #include "model/blocks/experts.h"
 
+#include <fmt/format.h>
+
 namespace kapitsa::model {
 namespace {
 
@@ -46,6 +48,20 @@ ExpertsConfig read_experts(ConfigReader& reader, int32_t hidden) {
   config.router.top_k =
       reader.count({"expert_used_count", "num_experts_per_tok"}, config.router.n_experts);
   return config;
+}
+
+void read_router_groups(ConfigReader& reader, plan::Router& router) {
+  constexpr Key kGroups = {"expert_group_count", "n_group"};
+  constexpr Key kTopGroups = {"expert_group_used_count", "topk_group"};
+  router.n_groups = reader.count_or(kGroups, 1, router.n_experts);
+  router.top_groups = reader.count_or(kTopGroups, 1, router.n_groups);
+  const int32_t kept = router.n_experts / router.n_groups * router.top_groups;
+  if (router.n_experts % router.n_groups != 0 || router.top_k > kept) {
+    reader.refuse(ErrorCode::corrupt_file, kGroups,
+                  fmt::format("equal groups of {} experts, of which {} hold {}", router.n_experts,
+                              router.top_groups, router.top_k),
+                  std::to_string(router.n_groups));
+  }
 }
 
 void refuse_dense_layers(ConfigReader& reader) {

@@ -37,6 +37,9 @@ struct ExpertsWeights {
 // Sizes and their keys: expert_count, expert_used_count, expert_feed_forward_length.
 ExpertsConfig read_experts(ConfigReader& reader, int32_t hidden);
 
+// Groups of experts of which only the best are chosen from; one group where the file has none.
+void read_router_groups(ConfigReader& reader, plan::Router& router);
+
 // Refuses a file of an architecture with experts in every layer that has dense layers.
 void refuse_dense_layers(ConfigReader& reader);
 

@@ -81,13 +81,16 @@ void read_hf_scaling(ConfigReader& reader, RopeConfig& config, const std::string
     const std::string truncate = at + "truncate";
     reader.expect({"", truncate}, true);
     config.yarn = yarn;
+  } else if (type == "proportional") {
+    config.n_turning = config.dims / 2;
   } else if (type == "default") {
     // A factor without a rule that uses it: which one was meant cannot be told.
     const std::string key = at + "factor";
     if (number("factor", 1.0) != 1.0)
       reader.refuse(ErrorCode::unsupported, {"", key}, "1 where there is no rope_type", "another");
   } else {
-    reader.refuse(ErrorCode::unsupported, {"", type_key}, "default, linear, llama3 or yarn", type);
+    reader.refuse(ErrorCode::unsupported, {"", type_key},
+                  "default, linear, llama3, yarn or proportional", type);
   }
 }
 
@@ -123,6 +126,10 @@ plan::Rope make_rope(const RopeConfig& config, plan::RopePairs pairs) {
   const int32_t n_pairs = config.dims / 2;
   rope.inv_freq.reserve(static_cast<size_t>(n_pairs));
   for (int32_t i = 0; i < n_pairs; ++i) {
+    if (config.n_turning && i >= *config.n_turning) {
+      rope.inv_freq.push_back(0.0F);
+      continue;
+    }
     double frequency = std::pow(config.theta, -2.0 * i / config.dims);
     if (!config.divisors.empty()) {
       frequency /= static_cast<double>(config.divisors[static_cast<size_t>(i)]);
@@ -163,6 +170,7 @@ RopeConfig read_rope(ConfigReader& reader, int32_t head_dim, double share, RopeL
       share = static_cast<double>(reader.number_or({"", key}, share, 0.0, 1.0));
     config.dims = static_cast<int32_t>(head_dim * share);
     read_hf_scaling(reader, config, parameters);
+    if (config.n_turning) config.dims = head_dim;
   }
   if (config.dims % 2 != 0) {
     reader.refuse(ErrorCode::corrupt_file, {"rope.dimension_count", "partial_rotary_factor"},

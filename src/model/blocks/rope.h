@@ -13,7 +13,9 @@
 namespace kapitsa::model {
 
 struct RopeConfig {
-  int32_t dims = 0;     // rotary elements of a head, even
+  int32_t dims = 0;  // rotary elements of a head, even
+  // "proportional" (Gemma 4): all of the head is rotary, but pairs beyond these stay as they are.
+  std::optional<int32_t> n_turning;
   double theta = 1e4;   // base of the geometric series
   double linear = 1.0;  // positions are divided by it
   struct Yarn {

@@ -1,5 +1,6 @@
-// What nemotron_h, muse_glimmer and laguna refuse: each case is a tiny checkpoint of tests/golden
-// with one change in its config.json, or, for GGUF, with tensors of zeros.
+// What nemotron_h, muse_glimmer, laguna and the block-diffusion families refuse: each case is a
+// tiny checkpoint of tests/golden with one change in its config.json, or, for GGUF, with tensors of
+// zeros.
 #include "base/file.h"
 #include "model/arch.h"
 #include "support/checkpoint_files.h"
@@ -82,6 +83,18 @@ constexpr Change kChanges[] = {
     {"laguna_hf", "\"yarn\"", "\"longrope\"", "full_attention.rope_type: expected default"},
     {"laguna_hf", "\"shared_expert_intermediate_size\"", "\"other\"",
      "shared_expert_intermediate_size"},
+    // block diffusion
+    {"sdar_moe_hf", "\"block_size\": 4", "\"block_size\": 6", "expected a power of two up to 128"},
+    {"sdar_moe_hf", "\"mask_token_id\": 3", "\"mask_token_id\": 272", "expected an id below 272"},
+    {"llada2_moe_hf", "\"sigmoid\"", "\"softmax\"", "score_function: expected sigmoid"},
+    {"llada2_moe_hf", "\"use_qk_norm\": true", "\"use_qk_norm\": false", "use_qk_norm"},
+    {"llada2_moe_hf", "\"n_group\": 4", "\"n_group\": 3", "n_group: expected equal groups"},
+    {"llada2_moe_hf", "\"num_experts\": 8", "\"num_experts\": 12", "mlp.gate.weight"},
+    {"diffusion_gemma_hf", "\"canvas_length\": 16", "\"canvas_length\": 512", "canvas_length"},
+    {"diffusion_gemma_hf", "\"top_k_experts\": 2", "\"top_k_experts\": 9", "top_k_experts"},
+    {"diffusion_gemma_hf", "\"moe_intermediate_size\": 16", "\"moe_intermediate_size\": 8",
+     "gate_up_proj"},
+    {"diffusion_gemma_hf", "\"proportional\"", "\"dynamic\"", "rope_type"},
 };
 
 TEST(FamilyConfig, every_change_is_told_in_one_line) {

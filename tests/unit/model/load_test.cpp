@@ -435,9 +435,8 @@ TEST_F(FolderLoadTest, odd_rope_scaling_is_refused) {
 
 TEST_F(FolderLoadTest, unknown_rope_scaling_is_refused) {
   config_["rope_scaling"] = R"({"rope_type": "longrope", "factor": 4.0})";
-  EXPECT_THAT(error(),
-              HasSubstr("rope_scaling.rope_type: expected default, linear, llama3 or yarn, "
-                        "found longrope"));
+  EXPECT_THAT(error(), HasSubstr("rope_scaling.rope_type: expected default, linear, llama3, "
+                                 "yarn or proportional, found longrope"));
 }
 
 TEST_F(FolderLoadTest, dense_layers_between_sparse_ones_are_refused) {
