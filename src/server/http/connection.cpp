@@ -74,7 +74,7 @@ Connection::Connection(Socket socket, std::shared_ptr<Core> core, asio::io_conte
     : stream_(std::move(socket)), core_(std::move(core)), io_(io),
       buffer_(core_->options.max_header_bytes + kMaxPipelined), timer_(io) {
   beast::error_code ignored;
-  stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored);
+  static_cast<void>(stream_.socket().set_option(asio::ip::tcp::no_delay(true), ignored));
 }
 
 Connection::~Connection() = default;
@@ -191,7 +191,7 @@ void Connection::respond(const Response& response) {
   bytes += "\r\n";
   if (!head_only_) bytes += response.body;
   last_written_ = true;
-  write(std::move(bytes));
+  write(bytes);
 }
 
 void Connection::begin(Stream stream) {
@@ -202,7 +202,7 @@ void Connection::begin(Stream stream) {
   append_header(bytes, "connection", keep_open_ ? "keep-alive" : "close");
   if (chunked_) append_header(bytes, "transfer-encoding", "chunked");
   bytes += "\r\n";
-  write(std::move(bytes));
+  write(bytes);
   if (stream_info_.keep_alive) arm_keep_alive();
 }
 
@@ -229,7 +229,7 @@ void Connection::arm_keep_alive() {
   });
 }
 
-void Connection::write(std::string bytes) {
+void Connection::write(std::string_view bytes) {
   queue_ += bytes;
   last_sent_ = std::chrono::steady_clock::now();
   if (!writing_) write_next();
@@ -270,7 +270,7 @@ void Connection::finished() {
 void Connection::next() {
   if (keep_open_ && !core_->draining) return read_head();
   beast::error_code ignored;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  static_cast<void>(stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored));
   close();
 }
 
@@ -279,7 +279,7 @@ void Connection::linger() {
   if (state_ != State::lingering) {
     state_ = State::lingering;
     beast::error_code ignored;
-    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    static_cast<void>(stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored));
     stream_.expires_after(kLinger);
   }
   stream_.async_read_some(asio::buffer(scratch_),

@@ -64,7 +64,7 @@ private:
   void dispatch();
   void watch();
   void on_watch(beast::error_code error, size_t n);
-  void write(std::string bytes);
+  void write(std::string_view bytes);
   void write_next();
   void on_written(beast::error_code error);
   void finished();

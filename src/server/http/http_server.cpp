@@ -97,10 +97,12 @@ public:
       return Error{ErrorCode::invalid_argument,
                    fmt::format("host: expected an IP address, found '{}'", options.host)};
     const asio::ip::tcp::endpoint endpoint(address, options.port);
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    static_cast<void>(acceptor_.open(endpoint.protocol(), error));
+    if (!error)
+      static_cast<void>(acceptor_.set_option(asio::socket_base::reuse_address(true), error));
+    if (!error) static_cast<void>(acceptor_.bind(endpoint, error));
+    if (!error)
+      static_cast<void>(acceptor_.listen(asio::socket_base::max_listen_connections, error));
     if (error == asio::error::address_in_use)
       return Error{ErrorCode::io, fmt::format("port {} on {} is in use; choose another with --port",
                                               options.port, options.host)};
@@ -130,8 +132,8 @@ public:
     std::condition_variable came;
     bool done = false;
     asio::post(io_, [&] {
-      signals_.add(SIGINT);
-      signals_.add(SIGTERM);
+      static_cast<void>(signals_.add(SIGINT));
+      static_cast<void>(signals_.add(SIGTERM));
       signals_.async_wait([&](beast::error_code, int) {
         {
           const std::lock_guard lock(mutex);
@@ -170,7 +172,7 @@ private:
   void begin_drain(std::chrono::milliseconds drain) {
     core_->draining = true;
     beast::error_code ignored;
-    acceptor_.close(ignored);
+    static_cast<void>(acceptor_.close(ignored));
     pause_.cancel();
     for (const auto& connection : all_connections())
       connection->close_when_idle();
