@@ -286,7 +286,8 @@ def random_values(model, name, shape):
         return np.float32(1.0) + tiny_llama.uniform(state, shape, 0.25)
     gain = GAINS.get(name.split(".")[-2], 1.0)
     if model.model_type == "diffusion_gemma":  # a step must not magnify the rounding of the one before
-        gain = {"embed_tokens": 1.2}.get(name.split(".")[-2], 0.4 if "self_conditioning" in name else gain)
+        tied = name.split(".")[-2] in ("embed_tokens", "lm_head")
+        gain = 1.5 if tied else 0.4 if "self_conditioning" in name else gain
     return tiny_llama.uniform(state, shape, gain / shape[-1] ** 0.5)
 
 
@@ -530,11 +531,11 @@ def write_gemma_answers(network):
                 return lambda canvas, processed: Gemma(network).logits(canvas, processed, list(settled))
 
             # The choice of an expert must not hang on rounding either: another prompt, then.
-            for n_prompt in range(19 + 30 * i, 49 + 30 * i):
+            for n_prompt in range(19 + 30 * i, 31 + 30 * i):
                 leads.clear()
                 request = block_diffusion.Request(tokens_of(n_prompt), N_ANSWER, bound, temperature, seed)
                 answer = block_diffusion.generate_canvas(request, rule, length, n_vocab, with_cache())
-                if answer.margin > 1e-3 and min(leads) > 2e-5:
+                if answer.margin > 1e-3 and min(leads) > 1e-5:
                     break
             print(f"  {n_prompt} tokens: smallest lead of a chosen expert {min(leads):.1e}")
             again = block_diffusion.generate_canvas(request, rule, length, n_vocab, without_cache)
