@@ -120,14 +120,10 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
       if (tile < n_tiles) {
         const UpTile source = resolve(args, experts, tile);
         const TileView& w = *source.weights[at_set];
-        const int per_unit = unit_groups(w.format);
         n = min(n, chunk_groups(w.format));
-        const uint8_t* from = w.data + source.expert * w.matrix_bytes + source.tile * w.tile_bytes +
-                              int64_t{at_group / per_unit} * unit_bytes(w.format);
-        const int bytes = n / per_unit * unit_bytes(w.format);
-        const uint32_t to = ring_address + static_cast<uint32_t>(stage * args.stage_bytes);
-        for (int i = lane * 16; i < bytes; i += kWarp * 16)
-          copy_async(to + static_cast<uint32_t>(i), from + i);
+        copy_chunk(ring_address + static_cast<uint32_t>(stage * args.stage_bytes),
+                   w.data + source.expert * w.matrix_bytes + source.tile * w.tile_bytes, w.format,
+                   at_group, n, lane);
       }
       at_group += n;
       if (at_group >= g1) {
@@ -217,6 +213,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
       for (int set = 0; set < kSets; ++set) {
         const float* from =
             sums + ((parity * args.tile_warps + which) * kSets + set) * args.k_warps * 128;
+#pragma unroll 4
         for (int w = 0; w < args.k_warps; ++w)
           value[set] += from[w * 128 + element];
         value[set] *=
@@ -332,18 +329,9 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
     while (!found && at_tile < n_tiles) {
       if (at_group < first_group(at_entry, warp + 1)) {
         const TileView& w = weights_of(at_entry);
-        const int per_unit = unit_groups(w.format);
-        const int record = record_bytes(w.format);
-        const uint8_t* unit = w.data + entries[at_entry].expert * w.matrix_bytes +
-                              at_tile * w.tile_bytes +
-                              int64_t{at_group / per_unit} * unit_bytes(w.format);
-        const uint32_t to = ring_address + static_cast<uint32_t>(stage * args.piece_bytes);
-        const uint8_t* from = unit + at_group % per_unit * record;
-        for (int i = lane * 16; i < record; i += kWarp * 16)
-          copy_async(to + static_cast<uint32_t>(i), from + i);
-        const int tail = unit_bytes(w.format) - per_unit * record;
-        for (int i = lane * 16; i < tail; i += kWarp * 16)
-          copy_async(to + static_cast<uint32_t>(record + i), unit + per_unit * record + i);
+        copy_chunk(ring_address + static_cast<uint32_t>(stage * args.piece_bytes),
+                   w.data + entries[at_entry].expert * w.matrix_bytes + at_tile * w.tile_bytes,
+                   w.format, at_group, 1, lane);
         ++at_group;
         found = true;
       } else {
@@ -429,6 +417,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
       const int64_t o = int64_t{tile} * kTileRows + owner / 4 + 8 * (j / 2);
       if (column >= n_rows || o >= args.down.out) continue;
       float value = 0.0F;
+#pragma unroll 4
       for (int w = 0; w < args.k_warps; ++w)
         value += sums[w * 128 + element];
       value *= facts.finish[column] * args.scale;
@@ -512,7 +501,7 @@ void launch_experts_up(ExpertsUpArgs args, int32_t n_rows, cudaStream_t stream) 
 void launch_experts_down(ExpertsDownArgs args, int32_t n_rows, cudaStream_t stream) {
   if (n_rows == 0) return;
   const auto piece = [](const TileView& w) {
-    return unit_bytes(w.format) - (unit_groups(w.format) - 1) * record_bytes(w.format);
+    return record_bytes(w.format) + tail_bytes(w.format);
   };
   args.piece_bytes = piece(args.down);
   int groups = static_cast<int>(args.down.in) / kGroup;

@@ -10,6 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kMaxGroup = 16;  // query heads of a key head
+constexpr int kBatch = 8;      // loads on their way at once
 
 struct PrepareView {
   HeadsView q, k, v;
@@ -79,33 +80,36 @@ struct Partials {
   }
 };
 
-// Four elements of an entry.
+// Four elements of an entry. The type is a constant, so that loads of a batch overlap.
+template <DType kType>
 __device__ float4 load4(const StateView& state, int64_t i) {
-  if (state.dtype == DType::f32) return *reinterpret_cast<const float4*>(state.data + 4 * i);
-  if (state.dtype == DType::q8_0) {
+  if constexpr (kType == DType::f32) {
+    return *reinterpret_cast<const float4*>(state.data + 4 * i);
+  } else if constexpr (kType == DType::q8_0) {
     const uint8_t* block = state.data + i / kWarp * kQ8Bytes;
     const float scale = __half2float(*reinterpret_cast<const __half*>(block));
     const auto* codes = reinterpret_cast<const int8_t*>(block + 2 + i % kWarp);
     return scaled(make_float4(static_cast<float>(codes[0]), static_cast<float>(codes[1]),
                               static_cast<float>(codes[2]), static_cast<float>(codes[3])),
                   scale);
-  }
-  const uint2 bits = *reinterpret_cast<const uint2*>(state.data + 2 * i);
-  float2 a;
-  float2 b;
-  if (state.dtype == DType::f16) {
-    a = __half22float2(*reinterpret_cast<const __half2*>(&bits.x));
-    b = __half22float2(*reinterpret_cast<const __half2*>(&bits.y));
   } else {
-    a = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&bits.x));
-    b = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&bits.y));
+    const uint2 bits = *reinterpret_cast<const uint2*>(state.data + 2 * i);
+    float2 a;
+    float2 b;
+    if constexpr (kType == DType::f16) {
+      a = __half22float2(*reinterpret_cast<const __half2*>(&bits.x));
+      b = __half22float2(*reinterpret_cast<const __half2*>(&bits.y));
+    } else {
+      a = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&bits.x));
+      b = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&bits.y));
+    }
+    return make_float4(a.x, a.y, b.x, b.y);
   }
-  return make_float4(a.x, a.y, b.x, b.y);
 }
 
 // A block for one split, one key head, one row: all query heads of the key head together, so that
 // keys and values are read once. kGroup bounds their number.
-template <int kGroup>
+template <int kGroup, DType kType>
 __global__ void __launch_bounds__(kThreads)
     attend_split(PassView pass, AttendView a, Partials partials) {
   extern __shared__ __align__(16) float shared[];
@@ -145,13 +149,26 @@ __global__ void __launch_bounds__(kThreads)
     const bool seen = slots[j] >= 0;
     const int64_t base = seen ? slots[j] * a.k_cache.width + int64_t{kv_head} * dim : 0;
     float dots[kGroup] = {};
-    for (int i = 4 * part; seen && i < dim; i += 32) {
-      const float4 k = load4(a.k_cache, base + i);
+    // A batch of the key's elements at once, so that their loads overlap.
+    for (int from = 4 * part; from < dim; from += 32 * kBatch) {
+      float4 k[kBatch];
 #pragma unroll
-      for (int h = 0; h < kGroup; ++h) {
-        if (h >= group) break;
-        const float4 x = *reinterpret_cast<const float4*>(q + h * dim + i);
-        dots[h] = fmaf(x.x, k.x, fmaf(x.y, k.y, fmaf(x.z, k.z, fmaf(x.w, k.w, dots[h]))));
+      for (int b = 0; b < kBatch; ++b) {
+        const int i = from + 32 * b;
+        k[b] = seen && i < dim ? load4<kType>(a.k_cache, base + i)
+                               : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int i = from + 32 * b;
+        if (i >= dim) break;
+#pragma unroll
+        for (int h = 0; h < kGroup; ++h) {
+          if (h >= group) break;
+          const float4 x = *reinterpret_cast<const float4*>(q + h * dim + i);
+          dots[h] =
+              fmaf(x.x, k[b].x, fmaf(x.y, k[b].y, fmaf(x.z, k[b].z, fmaf(x.w, k[b].w, dots[h]))));
+        }
       }
     }
 #pragma unroll
@@ -187,18 +204,29 @@ __global__ void __launch_bounds__(kThreads)
   const int column = thread % columns;
   if (strip < strips) {
     float4 acc[kGroup] = {};
-    for (int j = strip; j < n; j += strips) {
-      if (slots[j] < 0) continue;
-      const float4 v =
-          load4(a.v_cache, slots[j] * a.v_cache.width + int64_t{kv_head} * v_dim + 4 * column);
+    for (int from = strip; from < n; from += strips * kBatch) {
+      float4 v[kBatch];
 #pragma unroll
-      for (int h = 0; h < kGroup; ++h) {
-        if (h >= group) break;
-        const float p = scores[h * kSplit + j];
-        acc[h].x = fmaf(p, v.x, acc[h].x);
-        acc[h].y = fmaf(p, v.y, acc[h].y);
-        acc[h].z = fmaf(p, v.z, acc[h].z);
-        acc[h].w = fmaf(p, v.w, acc[h].w);
+      for (int b = 0; b < kBatch; ++b) {
+        const int j = from + strips * b;
+        const int32_t slot = j < n ? slots[j] : -1;
+        v[b] = slot >= 0 ? load4<kType>(a.v_cache, slot * a.v_cache.width +
+                                                       int64_t{kv_head} * v_dim + 4 * column)
+                         : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int j = from + strips * b;
+        if (j >= n) break;
+#pragma unroll
+        for (int h = 0; h < kGroup; ++h) {
+          if (h >= group) break;
+          const float p = scores[h * kSplit + j];
+          acc[h].x = fmaf(p, v[b].x, acc[h].x);
+          acc[h].y = fmaf(p, v[b].y, acc[h].y);
+          acc[h].z = fmaf(p, v[b].z, acc[h].z);
+          acc[h].w = fmaf(p, v[b].w, acc[h].w);
+        }
       }
     }
 #pragma unroll
@@ -275,16 +303,30 @@ int32_t max_splits(const ProgramLimits& limits) {
 
 constexpr int32_t kMaxDecodeRows = 32;
 
-template <int kGroup>
+template <int kGroup, DType kType>
 void launch_splits(const Context& context, const AttendView& view, const Partials& partials,
                    dim3 grid, int shared) {
   static const bool prepared = [] {
-    return cudaFuncSetAttribute(attend_split<kGroup>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    return cudaFuncSetAttribute(attend_split<kGroup, kType>,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 200 * 1024) == cudaSuccess;
   }();
   static_cast<void>(prepared);
-  launch_early(attend_split<kGroup>, grid, kThreads, shared, context.stream, context.pass, view,
-               partials);
+  launch_early(attend_split<kGroup, kType>, grid, kThreads, shared, context.stream, context.pass,
+               view, partials);
+}
+
+template <int kGroup>
+void launch_group(const Context& context, const AttendView& view, const Partials& partials,
+                  dim3 grid, int shared) {
+  switch (view.k_cache.dtype) {
+  case DType::f32: return launch_splits<kGroup, DType::f32>(context, view, partials, grid, shared);
+  case DType::bf16:
+    return launch_splits<kGroup, DType::bf16>(context, view, partials, grid, shared);
+  case DType::q8_0:
+    return launch_splits<kGroup, DType::q8_0>(context, view, partials, grid, shared);
+  default: return launch_splits<kGroup, DType::f16>(context, view, partials, grid, shared);
+  }
 }
 
 }  // namespace
@@ -294,7 +336,8 @@ bool has_shape(const plan::Plan& plan, const plan::Attention& op) {
   const int32_t group = a.q.count / a.n_kv_heads;
   const bool gate_fits = !op.gate.buffer || (op.gate.count == a.q.count &&
                                              (op.gate.dim == 1 || op.gate.dim == a.out.dim));
-  return has_shape(plan, a) && gate_fits && group <= kMaxGroup && a.q.dim % 4 == 0 &&
+  const bool same_type = plan.state(a.k_cache).dtype == plan.state(a.v_cache).dtype;
+  return has_shape(plan, a) && gate_fits && same_type && group <= kMaxGroup && a.q.dim % 4 == 0 &&
          a.out.dim % 4 == 0;
 }
 
@@ -350,11 +393,11 @@ void run_op(const Context& context, const plan::Attention& op) {
       static_cast<unsigned>(std::min((context.n_keys + kSplit - 1) / kSplit, partials.n_splits)),
       static_cast<unsigned>(op.attend.n_kv_heads), rows);
   if (group <= 4) {
-    launch_splits<4>(context, view, partials, grid, shared);
+    launch_group<4>(context, view, partials, grid, shared);
   } else if (group <= 8) {
-    launch_splits<8>(context, view, partials, grid, shared);
+    launch_group<8>(context, view, partials, grid, shared);
   } else {
-    launch_splits<kMaxGroup>(context, view, partials, grid, shared);
+    launch_group<kMaxGroup>(context, view, partials, grid, shared);
   }
   launch_early(merge_splits, dim3(static_cast<unsigned>(op.attend.q.count), rows), 128, 0,
                context.stream, context.pass, view, partials, gate, op.gate_activation);

@@ -219,22 +219,43 @@ __global__ void gate_rows(GateArgs args) {
   start_dependents();
   if (o >= args.n_out) return;
   const float* w = args.weight + int64_t{o} * args.k;
+  // The first weights are on their way before the inputs are there.
+  constexpr int kBatch = 8;
+  constexpr int kStep = 4 * kWarp;
+  float4 weight[kBatch];
+#pragma unroll
+  for (int b = 0; b < kBatch; ++b) {
+    const int k = 4 * lane + b * kStep;
+    weight[b] = k < args.k ? *reinterpret_cast<const float4*>(w + k) : float4{};
+  }
   wait_for_inputs();
   const int64_t end = min(int64_t{*args.count}, first + kListRows);
   for (int64_t row = first; row < end; ++row) {
     float dot = 0.0F;
     float squares = 0.0F;
-#pragma unroll 8
-    for (int k = 4 * lane; k < args.k; k += 4 * kWarp) {
-      float4 v = *reinterpret_cast<const float4*>(args.x + row * args.k + k);
-      const float4 weight = *reinterpret_cast<const float4*>(w + k);
-      squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-      if (args.norm_weight != nullptr)
-        v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
-      dot = fmaf(v.x, weight.x, dot);
-      dot = fmaf(v.y, weight.y, dot);
-      dot = fmaf(v.z, weight.z, dot);
-      dot = fmaf(v.w, weight.w, dot);
+    for (int from = 4 * lane; from < args.k; from += kBatch * kStep) {
+      float4 x[kBatch];
+      float4 norm[kBatch];
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int k = from + b * kStep;
+        const bool inside = k < args.k;
+        if (args.k > kBatch * kStep || row > first)
+          weight[b] = inside ? *reinterpret_cast<const float4*>(w + k) : float4{};
+        x[b] = inside ? *reinterpret_cast<const float4*>(args.x + row * args.k + k) : float4{};
+        norm[b] = inside && args.norm_weight != nullptr
+                      ? *reinterpret_cast<const float4*>(args.norm_weight + k)
+                      : make_float4(1.0F, 1.0F, 1.0F, 1.0F);
+      }
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        squares += x[b].x * x[b].x + x[b].y * x[b].y + x[b].z * x[b].z + x[b].w * x[b].w;
+        const float4 v = times(x[b], norm[b]);
+        dot = fmaf(v.x, weight[b].x, dot);
+        dot = fmaf(v.y, weight[b].y, dot);
+        dot = fmaf(v.z, weight[b].z, dot);
+        dot = fmaf(v.w, weight[b].w, dot);
+      }
     }
     dot = warp_sum(dot);
     squares = warp_sum(squares);

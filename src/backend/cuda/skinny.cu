@@ -50,13 +50,8 @@ struct Stream {
   __device__ void fetch(uint32_t to, int lane) const {
     if (tile() >= args.n_tiles) return;
     const Segment& s = segment();
-    const int per_unit = unit_groups(s.weight.format);
-    const int bytes_of_unit = unit_bytes(s.weight.format);
-    const uint8_t* from = s.weight.data + tile_in_segment(s) * s.weight.tile_bytes +
-                          int64_t{group / per_unit} * bytes_of_unit;
-    const int bytes = groups_now() / per_unit * bytes_of_unit;
-    for (int at = lane * 16; at < bytes; at += kWarp * 16)
-      copy_async(to + static_cast<uint32_t>(at), from + at);
+    copy_chunk(to, s.weight.data + tile_in_segment(s) * s.weight.tile_bytes, s.weight.format, group,
+               groups_now(), lane);
   }
   __device__ void next() {
     group += groups_now();
@@ -222,6 +217,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
 
   int stage = 0;
   int parity = 0;
+  int offset = 0;
   for (int step = first_step; step < n_steps; step += stride) {
     const int tile = step * args.tile_warps + tile_warp;
 #pragma unroll
@@ -252,10 +248,13 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
             make_float4(acc.v[c][0], acc.v[c][1], acc.v[c][2], acc.v[c][3]);
     }
     __syncthreads();
+    // Other warps add up each time, so that none of them is always late.
+    const int turn = (static_cast<int>(threadIdx.x) + offset) % static_cast<int>(blockDim.x);
+    offset += 128;
     const int n_values = args.tile_warps * kElements;
     const int rounds = (n_values + static_cast<int>(blockDim.x) - 1) / static_cast<int>(blockDim.x);
     for (int round = 0; round < rounds; ++round) {
-      const int i = round * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+      const int i = round * static_cast<int>(blockDim.x) + turn;
       const int which = i / kElements;
       const int element = i % kElements;
       const int own = step * args.tile_warps + which;
@@ -265,7 +264,8 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
       for (int set = 0; set < kSets; ++set) {
         const float* from =
             sums + ((parity * args.tile_warps + which) * kSets + set) * args.k_warps * kElements;
-        for (int w = 0; active && w < args.k_warps; ++w)
+#pragma unroll 5
+        for (int w = 0; w < (active ? args.k_warps : 0); ++w)
           value[set] += from[w * kElements + element];
       }
       const int owner = element % 128 / 4;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backend/cuda/launch.cuh"
-#include "backend/cuda/tile_mma.cuh"
+#include "backend/cuda/tile_product.cuh"
 
 namespace kapitsa::backend::cuda {
 
@@ -19,7 +19,22 @@ __device__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-inline constexpr int kMaxBlockWarps = 17;
+inline constexpr int kMaxBlockWarps = 20;
+
+// Starts the copy of n groups from `group` on, which lie in one unit where it has a tail.
+__device__ inline void copy_chunk(uint32_t to, const uint8_t* tile, TileFormat format, int group,
+                                  int n, int lane) {
+  const int per_unit = unit_groups(format);
+  const int record = record_bytes(format);
+  const uint8_t* unit = tile + group / per_unit * unit_bytes(format);
+  const uint8_t* from = unit + group % per_unit * record;
+  const int bytes = n * record;
+  for (int at = lane * 16; at < bytes; at += kWarp * 16)
+    copy_async(to + static_cast<uint32_t>(at), from + at);
+  const int tail = lane * 16;
+  if (tail < tail_bytes(format))
+    copy_async(to + static_cast<uint32_t>(bytes + tail), unit + per_unit * record + tail);
+}
 
 // What the block knows of its rows.
 struct RowFacts {
@@ -136,16 +151,14 @@ __device__ inline int scale_exponent(float largest) {
 template <TileFormat kFormat, int kN, bool kBf16>
 __device__ void multiply_groups(const uint8_t* chunk, int n, const uint8_t* fragments, int lane,
                                 Accumulator<kN>& acc) {
-  constexpr int kPerUnit = unit_groups(kFormat);
   constexpr int kBytes = fragment_bytes(kBf16);
   const auto one = [&](int i) {
     GroupInput in[kN];
 #pragma unroll
     for (int c = 0; c < kN; ++c)
       in[c] = {fragments + (i * kN + c) * kBytes, lane};
-    const uint8_t* unit = chunk + i / kPerUnit * unit_bytes(kFormat);
-    const UnitProduct<kN, kBf16> product = {unit + i % kPerUnit * record_bytes(kFormat),
-                                            unit + kPerUnit * record_bytes(kFormat), lane};
+    const UnitProduct<kN, kBf16> product = {chunk + i * record_bytes(kFormat),
+                                            chunk + n * record_bytes(kFormat), lane};
     product.add(kFormat, in, acc);
   };
   // All groups of a full chunk at once, so that their loads and products overlap.

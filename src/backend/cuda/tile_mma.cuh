@@ -66,14 +66,26 @@ constexpr uint32_t one_k_plus(uint32_t n) {
   return (0x6400U + n) * 0x10001U;
 }
 
-// Registers of one step of four-bit codes, less `offset`.
-__device__ inline void unpack4(uint32_t word, uint32_t offset, uint32_t (&a)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i)
-    a[i] = subtract_half2(and_or(word >> (4 * i), 0x000F000FU, kOneK), offset);
+// Registers of one step of four-bit codes. Those of row g are 1024 + q, those of row g + 8, which
+// lie four bits higher, 1024 + 16 q: what a shift would cost, the scale of the row takes in. With
+// kCentred they are q - 8 and 16 (q - 8).
+inline constexpr float kUpperRow = 1.0F / 16.0F;
+template <bool kCentred>
+__device__ inline void unpack4(uint32_t word, uint32_t (&a)[4]) {
+  a[0] = and_or(word, 0x000F000FU, kOneK);
+  a[1] = and_or(word, 0x00F000F0U, kOneK);
+  a[2] = and_or(word >> 8, 0x000F000FU, kOneK);
+  a[3] = and_or(word >> 8, 0x00F000F0U, kOneK);
+  if constexpr (kCentred) {
+    a[0] = subtract_half2(a[0], one_k_plus(8));
+    a[1] = subtract_half2(a[1], one_k_plus(16 * 8));
+    a[2] = subtract_half2(a[2], one_k_plus(8));
+    a[3] = subtract_half2(a[3], one_k_plus(16 * 8));
+  }
 }
 
-// The same with two more bits of each code in `high`, eight codes of each half.
+// Codes of six bits, less 32: four bits as above and two more of each code in `high`, eight codes
+// of each half.
 template <int kStep>
 __device__ inline void unpack6(uint32_t word, uint32_t high, uint32_t (&a)[4]) {
 #pragma unroll
@@ -145,8 +157,8 @@ __device__ inline void add_offset(float (&acc)[4], const float2& sums, float off
 
 // Multiplies halves of a group: codes of four bits with a scale for each 32 elements and row.
 // `scales` are d of (g, half 0), (g, 1), (g + 8, 0), (g + 8, 1).
-template <int kN>
-__device__ void multiply_halves4(const uint4& codes, uint32_t offset, const float (&scales)[4],
+template <bool kCentred, int kN>
+__device__ void multiply_halves4(const uint4& codes, const float (&scales)[4],
                                  const GroupInput (&in)[kN], Accumulator<kN>& acc) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -158,21 +170,25 @@ __device__ void multiply_halves4(const uint4& codes, uint32_t offset, const floa
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
       uint32_t a[4];
-      unpack4(word_of(codes, 2 * half + s), offset, a);
+      unpack4<kCentred>(word_of(codes, 2 * half + s), a);
 #pragma unroll
       for (int n = 0; n < kN; ++n)
         mma_f16(c[n], a, step_of(pair[n], s));
     }
 #pragma unroll
     for (int n = 0; n < kN; ++n)
-      add_scaled(acc.v[n], c[n], scales[half], scales[2 + half]);
+      add_scaled(acc.v[n], c[n], scales[half], kUpperRow * scales[2 + half]);
   }
 }
 
-// offsets are m of (g, half 0), (g, 1), (g + 8, 0), (g + 8, 1).
+// offsets are m of (g, half 0), (g, 1), (g + 8, 0), (g + 8, 1); the 1024 of codes that are not
+// centred is taken away here too.
 template <int kN>
-__device__ void add_half_offsets(const float (&offsets)[4], const GroupInput (&in)[kN],
-                                 Accumulator<kN>& acc) {
+__device__ void add_half_offsets(const float (&m)[4], const float (&scales)[4],
+                                 const GroupInput (&in)[kN], Accumulator<kN>& acc) {
+  const float offsets[4] = {fmaf(-1024.0F, scales[0], m[0]), fmaf(-1024.0F, scales[1], m[1]),
+                            fmaf(-1024.0F * kUpperRow, scales[2], m[2]),
+                            fmaf(-1024.0F * kUpperRow, scales[3], m[3])};
 #pragma unroll
   for (int n = 0; n < kN; ++n) {
 #pragma unroll
@@ -193,159 +209,5 @@ __device__ inline void unpack_scales(const uint2& four, float (&scales)[4]) {
   scales[2] = b.x;
   scales[3] = b.y;
 }
-
-// Bytes of one group in a unit, and where the unit's tail is.
-constexpr int record_bytes(TileFormat format) {
-  return format == TileFormat::q4_k   ? 512 + 64
-         : format == TileFormat::q6_k ? 512 + 256 + 64
-                                      : unit_bytes(format);
-}
-
-// acc += group * activations. `unit` is the group's part of its unit and `tail` what the unit has
-// for all of its groups, both in shared memory.
-template <int kN, bool kBf16>
-struct UnitProduct {
-  const uint8_t* unit;
-  const uint8_t* tail;
-  int lane;
-
-  __device__ uint4 codes(int offset) const {
-    return *reinterpret_cast<const uint4*>(unit + offset + lane * 16);
-  }
-  template <typename T>
-  __device__ T at(int offset, int per_row) const {
-    return *reinterpret_cast<const T*>(unit + offset + lane / 4 * per_row);
-  }
-  template <typename T>
-  __device__ T tail_at(int per_row) const {
-    return *reinterpret_cast<const T*>(tail + lane / 4 * per_row);
-  }
-
-  __device__ void q4(const GroupInput (&in)[kN], bool with_offset, Accumulator<kN>& acc) const {
-    float scales[4];
-    if (!with_offset) {
-      unpack_scales(at<uint2>(512, 8), scales);
-      multiply_halves4(codes(0), one_k_plus(8), scales, in, acc);
-      return;
-    }
-    const auto both = at<uint4>(512, 16);
-    float offsets[4];
-    unpack_scales(make_uint2(both.x, both.y), scales);
-    unpack_scales(make_uint2(both.z, both.w), offsets);
-    multiply_halves4(codes(0), kOneK, scales, in, acc);
-    add_half_offsets(offsets, in, acc);
-  }
-
-  __device__ void q4_k(const GroupInput (&in)[kN], Accumulator<kN>& acc) const {
-    const auto d = tail_at<uint2>(8);
-    const float2 d0 = halves(d.x);  // d and dmin of row g
-    const float2 d1 = halves(d.y);
-    const auto q = at<uint2>(512, 8);
-    const float scales[4] = {
-        d0.x * static_cast<float>(q.x & 255U), d0.x * static_cast<float>(q.x >> 8 & 255U),
-        d1.x * static_cast<float>(q.x >> 16 & 255U), d1.x * static_cast<float>(q.x >> 24)};
-    const float offsets[4] = {
-        -d0.y * static_cast<float>(q.y & 255U), -d0.y * static_cast<float>(q.y >> 8 & 255U),
-        -d1.y * static_cast<float>(q.y >> 16 & 255U), -d1.y * static_cast<float>(q.y >> 24)};
-    multiply_halves4(codes(0), kOneK, scales, in, acc);
-    add_half_offsets(offsets, in, acc);
-  }
-
-  __device__ void q6_k(const GroupInput (&in)[kN], Accumulator<kN>& acc) const {
-    const float2 d = halves(tail_at<uint32_t>(4));
-    const auto scales = at<uint2>(768, 8);
-    const uint4 low = codes(0);
-    const auto high = *reinterpret_cast<const uint2*>(unit + 512 + lane * 8);
-    step6<0>(low, high, scales, d, in, acc);
-    step6<1>(low, high, scales, d, in, acc);
-    step6<2>(low, high, scales, d, in, acc);
-    step6<3>(low, high, scales, d, in, acc);
-  }
-  template <int kStep>
-  __device__ void step6(const uint4& low, const uint2& high, const uint2& scales, const float2& d,
-                        const GroupInput (&in)[kN], Accumulator<kN>& acc) const {
-    uint32_t a[4];
-    unpack6<kStep>(word_of(low, kStep), kStep < 2 ? high.x : high.y, a);
-    const float s0 = d.x * static_cast<float>(static_cast<int8_t>(scales.x >> (8 * kStep)));
-    const float s1 = d.y * static_cast<float>(static_cast<int8_t>(scales.y >> (8 * kStep)));
-#pragma unroll
-    for (int n = 0; n < kN; ++n) {
-      float c[4] = {};
-      mma_f16(c, a, step_of(in[n].fragments(kStep / 2), kStep));
-      add_scaled(acc.v[n], c, s0, s1);
-    }
-  }
-
-  __device__ void q8_0(const GroupInput (&in)[kN], Accumulator<kN>& acc) const {
-    float scales[4];
-    unpack_scales(at<uint2>(1024, 8), scales);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint4 words = codes(half * 512);
-      uint32_t first[4];
-      uint32_t second[4];
-      unpack8(words.x, words.y, one_k_plus(128), first);
-      unpack8(words.z, words.w, one_k_plus(128), second);
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        const uint4 pair = in[n].fragments(half);
-        float c[4] = {};
-        mma_f16(c, first, step_of(pair, 0));
-        mma_f16(c, second, step_of(pair, 1));
-        add_scaled(acc.v[n], c, scales[half], scales[2 + half]);
-      }
-    }
-  }
-
-  __device__ void wide(const GroupInput (&in)[kN], Accumulator<kN>& acc) const {
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      const uint4 words = codes(step / 2 * 512);
-      uint32_t a[4];
-      unpack8(step % 2 == 0 ? words.x : words.z, step % 2 == 0 ? words.y : words.w, kOneK, a);
-      const auto s = at<float4>(1024 + step * 128, 16);  // scale, offset of g, then of g + 8
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        float c[4] = {};
-        mma_f16(c, a, step_of(in[n].fragments(step / 2), step));
-        add_scaled(acc.v[n], c, s.x, s.z);
-        add_offset(acc.v[n], in[n].sums(step), s.y, s.w);
-      }
-    }
-  }
-
-  __device__ void plain(const GroupInput (&in)[kN], Accumulator<kN>& acc) const {
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      const uint4 words = codes(step * 512);
-      const uint32_t a[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        if constexpr (kBf16) {
-          mma_bf16(acc.v[n], a, step_of(in[n].fragments(step / 2), step));
-          mma_bf16(acc.v[n], a, step_of(in[n].fragments(step / 2, 1), step));
-        } else {
-          mma_f16(acc.v[n], a, step_of(in[n].fragments(step / 2), step));
-        }
-      }
-    }
-  }
-
-  __device__ void add(TileFormat format, const GroupInput (&in)[kN], Accumulator<kN>& acc) const {
-    if constexpr (kBf16) {
-      plain(in, acc);
-    } else {
-      switch (format) {
-      case TileFormat::q4_0: q4(in, false, acc); break;
-      case TileFormat::q4_1: q4(in, true, acc); break;
-      case TileFormat::q4_k: q4_k(in, acc); break;
-      case TileFormat::q6_k: q6_k(in, acc); break;
-      case TileFormat::q8_0: q8_0(in, acc); break;
-      case TileFormat::wide: wide(in, acc); break;
-      default: plain(in, acc); break;
-      }
-    }
-  }
-};
 
 }  // namespace kapitsa::backend::cuda

@@ -53,19 +53,30 @@ constexpr int unit_bytes(TileFormat format) {
   return 0;
 }
 
-// Groups that are fetched together: enough bytes for one request to be worth it.
+// Bytes of one group in a unit, and where the unit's tail is.
+constexpr int record_bytes(TileFormat format) {
+  return format == TileFormat::q4_k   ? 512 + 64
+         : format == TileFormat::q6_k ? 512 + 256 + 64
+                                      : unit_bytes(format);
+}
+constexpr int tail_bytes(TileFormat format) {
+  return unit_bytes(format) - unit_groups(format) * record_bytes(format);
+}
+
+// Groups that are fetched together: enough bytes for one request to be worth it. A chunk is the
+// records of its groups and then the tail of their unit.
 constexpr int chunk_groups(TileFormat format) {
   switch (format) {
   case TileFormat::q4_0:
   case TileFormat::q4_1:
   case TileFormat::q4_k:
-  case TileFormat::q6_k: return 4;
+  case TileFormat::q6_k:
   case TileFormat::q8_0: return 2;
   default: return 1;
   }
 }
 constexpr int chunk_bytes(TileFormat format) {
-  return chunk_groups(format) / unit_groups(format) * unit_bytes(format);
+  return chunk_groups(format) * record_bytes(format) + tail_bytes(format);
 }
 
 // The layout of a matrix for tensor cores; none where its rows do not divide into units.
