@@ -71,6 +71,95 @@ __device__ void find_scales(const ExpertsUpArgs& args, int64_t first_row, int n_
       (args.has_norm ? 1.0F / sqrtf(all.y / static_cast<float>(args.k) + args.norm_eps) : 1.0F);
 }
 
+// The activations of the block's rows as fragments.
+__device__ void fill_rows(const ExpertsUpArgs& args, const RowFacts& facts, int64_t first_row,
+                          int n_rows, uint8_t* fragments) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int n_warps = static_cast<int>(blockDim.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int n_groups = args.k / kGroup;
+#pragma unroll 4
+  for (int item = warp; item < 2 * n_groups; item += n_warps) {
+    const int row = lane / 4;
+    write_fragments<false>(fragments + item / 2 * kGroupBytes, item % 2, lane, [&](int in_group) {
+      if (row >= n_rows) return make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+      const int k = item / 2 * kGroup + in_group;
+      float4 v = *reinterpret_cast<const float4*>(args.x + (first_row + row) * args.k + k);
+      if (args.norm_weight != nullptr)
+        v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
+      return scaled(v, facts.scale[row]);
+    });
+  }
+}
+
+// Adds up what the warps found of a step's tiles, and writes f(gate) * up of the rows that chose
+// the expert.
+template <bool kGated>
+__device__ void finish_up(const ExpertsUpArgs& args, const RowFacts& facts, const float* sums,
+                          const int32_t* experts, int step, int n_tiles, int64_t first_row,
+                          int n_rows) {
+  constexpr int kSets = kGated ? 2 : 1;
+  for (int i = static_cast<int>(threadIdx.x); i < args.tile_warps * 128;
+       i += static_cast<int>(blockDim.x)) {
+    const int which = i / 128;
+    const int element = i % 128;
+    const int own = step * args.tile_warps + which;
+    const int owner = element / 4;
+    const int j = element % 4;
+    const int column = 2 * (owner % 4) + j % 2;
+    if (own >= n_tiles || column >= n_rows) continue;
+    const UpTile place = resolve(args, experts, own);
+    const int64_t o = int64_t{place.tile} * kTileRows + owner / 4 + 8 * (j / 2);
+    if (o >= place.weights[1]->out) continue;
+    float* out = nullptr;
+    if (place.entry < 0) {
+      out = args.shared_inner + (first_row + column) * args.shared_up.out + o;
+    } else {
+      const uint8_t slot =
+          args.list
+              .slots[(block_of_rows() * args.list.n_experts + place.expert) * kColumns + column];
+      if (slot == 255) continue;
+      out = args.inner + ((first_row + column) * args.list.top_k + slot) * args.up.out + o;
+    }
+    float value[kSets] = {};
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+      const float* from = sums + (which * kSets + set) * args.k_warps * 128;
+#pragma unroll 4
+      for (int w = 0; w < args.k_warps; ++w)
+        value[set] += from[w * 128 + element];
+      value[set] *= facts.finish[column] * factor_of(*place.weights[set + 2 - kSets], place.expert);
+    }
+    *out = kGated ? activate(args.activation, value[0]) * value[kSets - 1]
+                  : activate(args.activation, value[0]);
+  }
+}
+
+// What a warp fetches next: step, matrix, group.
+template <int kSets>
+struct UpCursor {
+  int step, set, group;
+
+  __device__ void fetch(const ExpertsUpArgs& args, const int32_t* experts, int g0, int g1,
+                        int n_tiles, int tile_warp, uint32_t to, int lane) {
+    const int tile = step * args.tile_warps + tile_warp;
+    int n = g1 - group;
+    if (tile < n_tiles) {
+      const UpTile source = resolve(args, experts, tile);
+      const TileView& w = *source.weights[set];
+      n = min(n, chunk_groups(w.format));
+      copy_chunk(to, w.data + source.expert * w.matrix_bytes + source.tile * w.tile_bytes, w.format,
+                 group, n, lane);
+    }
+    group += n;
+    if (group < g1) return;
+    group = g0;
+    if (++set < 2) return;
+    set = 2 - kSets;
+    step += static_cast<int>(gridDim.x);
+  }
+};
+
 template <bool kGated>
 __global__ void __launch_bounds__(kMaxWarps* kWarp)
     experts_up(const __grid_constant__ ExpertsUpArgs args) {
@@ -109,31 +198,11 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
   const int n_tiles = shared_tiles(args) + n_entries * per_expert;
   const int n_steps = (n_tiles + args.tile_warps - 1) / args.tile_warps;
 
-  // What is fetched next: step, matrix, group.
-  int at_step = static_cast<int>(blockIdx.x);
-  int at_set = 2 - kSets;
-  int at_group = g0;
+  UpCursor<kSets> cursor = {static_cast<int>(blockIdx.x), 2 - kSets, g0};
   const auto fetch_next = [&](int stage) {
-    const int tile = at_step * args.tile_warps + tile_warp;
-    if (g0 < g1 && at_step < n_steps) {
-      int n = g1 - at_group;
-      if (tile < n_tiles) {
-        const UpTile source = resolve(args, experts, tile);
-        const TileView& w = *source.weights[at_set];
-        n = min(n, chunk_groups(w.format));
-        copy_chunk(ring_address + static_cast<uint32_t>(stage * args.stage_bytes),
-                   w.data + source.expert * w.matrix_bytes + source.tile * w.tile_bytes, w.format,
-                   at_group, n, lane);
-      }
-      at_group += n;
-      if (at_group >= g1) {
-        at_group = g0;
-        if (++at_set == 2) {
-          at_set = 2 - kSets;
-          at_step += static_cast<int>(gridDim.x);
-        }
-      }
-    }
+    if (g0 < g1 && cursor.step < n_steps)
+      cursor.fetch(args, experts, g0, g1, n_tiles, tile_warp,
+                   ring_address + static_cast<uint32_t>(stage * args.stage_bytes), lane);
     commit_copies();
   };
   for (int stage = 0; stage + 1 < kStages; ++stage)
@@ -141,18 +210,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
 
   find_scales(args, first_row, n_rows, facts);
   __syncthreads();
-#pragma unroll 4
-  for (int item = warp; item < 2 * n_groups; item += n_warps) {
-    const int row = lane / 4;
-    write_fragments<false>(fragments + item / 2 * kGroupBytes, item % 2, lane, [&](int in_group) {
-      if (row >= n_rows) return make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-      const int k = item / 2 * kGroup + in_group;
-      float4 v = *reinterpret_cast<const float4*>(args.x + (first_row + row) * args.k + k);
-      if (args.norm_weight != nullptr)
-        v = times(v, *reinterpret_cast<const float4*>(args.norm_weight + k));
-      return scaled(v, facts.scale[row]);
-    });
-  }
+  fill_rows(args, facts, first_row, n_rows, fragments);
   __syncthreads();
 
   int stage = 0;
@@ -186,42 +244,8 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
           make_float4(acc.v[0][0], acc.v[0][1], acc.v[0][2], acc.v[0][3]);
     }
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < args.tile_warps * 128;
-         i += static_cast<int>(blockDim.x)) {
-      const int which = i / 128;
-      const int element = i % 128;
-      const int own = step * args.tile_warps + which;
-      const int owner = element / 4;
-      const int j = element % 4;
-      const int column = 2 * (owner % 4) + j % 2;
-      if (own >= n_tiles || column >= n_rows) continue;
-      const UpTile place = resolve(args, experts, own);
-      const int64_t o = int64_t{place.tile} * kTileRows + owner / 4 + 8 * (j / 2);
-      if (o >= place.weights[1]->out) continue;
-      float* out = nullptr;
-      if (place.entry < 0) {
-        out = args.shared_inner + (first_row + column) * args.shared_up.out + o;
-      } else {
-        const uint8_t slot =
-            args.list
-                .slots[(block_of_rows() * args.list.n_experts + place.expert) * kColumns + column];
-        if (slot == 255) continue;
-        out = args.inner + ((first_row + column) * args.list.top_k + slot) * args.up.out + o;
-      }
-      float value[kSets] = {};
-#pragma unroll
-      for (int set = 0; set < kSets; ++set) {
-        const float* from =
-            sums + ((parity * args.tile_warps + which) * kSets + set) * args.k_warps * 128;
-#pragma unroll 4
-        for (int w = 0; w < args.k_warps; ++w)
-          value[set] += from[w * 128 + element];
-        value[set] *=
-            facts.finish[column] * factor_of(*place.weights[set + 2 - kSets], place.expert);
-      }
-      *out = kGated ? activate(args.activation, value[0]) * value[kSets - 1]
-                    : activate(args.activation, value[0]);
-    }
+    finish_up<kGated>(args, facts, sums + parity * args.tile_warps * kSets * args.k_warps * 128,
+                      experts, step, n_tiles, first_row, n_rows);
     parity ^= 1;
   }
   wait_copies<0>();
@@ -292,6 +316,58 @@ __device__ void find_scales(const ExpertsDownArgs& args, int64_t first_row, int 
   facts.finish[column] = power_of_two(-up);
 }
 
+// The groups of an entry.
+__device__ int groups_of(const ExpertsDownArgs& args, int entry, int n_listed) {
+  return static_cast<int>((entry == n_listed ? args.shared_down : args.down).in) / kGroup;
+}
+
+// The activations of entries begin to end as fragments, one entry after another.
+__device__ void fill_batch(const ExpertsDownArgs& args, const RowFacts& facts,
+                           const DownEntry* entries, int begin, int end, int n_listed,
+                           uint8_t* fragments) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  int base = 0;
+  for (int entry = begin; entry < end; ++entry) {
+    const float* from = entry == n_listed ? args.shared : args.inner;
+    const int64_t width = (entry == n_listed ? args.shared_down : args.down).in;
+    const int column = lane / 4;
+    const int32_t choice = entries[entry].choice[column];
+    const float factor = entries[entry].weight[column] * facts.scale[column];
+#pragma unroll 2
+    for (int item = warp; item < 2 * groups_of(args, entry, n_listed); item += args.k_warps) {
+      write_fragments<false>(
+          fragments + (base + item / 2) * kGroupBytes, item % 2, lane, [&](int in_group) {
+            if (choice < 0) return make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+            return scaled(*reinterpret_cast<const float4*>(from + choice * width +
+                                                           item / 2 * kGroup + in_group),
+                          factor);
+          });
+    }
+    base += groups_of(args, entry, n_listed);
+  }
+}
+
+// Adds up what the warps found of a tile and writes it.
+__device__ void store_tile(const ExpertsDownArgs& args, const RowFacts& facts, const float* sums,
+                           int tile, int64_t first_row, int n_rows) {
+  for (int element = static_cast<int>(threadIdx.x); element < 128;
+       element += static_cast<int>(blockDim.x)) {
+    const int owner = element / 4;
+    const int j = element % 4;
+    const int column = 2 * (owner % 4) + j % 2;
+    const int64_t o = int64_t{tile} * kTileRows + owner / 4 + 8 * (j / 2);
+    if (column >= n_rows || o >= args.down.out) continue;
+    float value = 0.0F;
+#pragma unroll 4
+    for (int w = 0; w < args.k_warps; ++w)
+      value += sums[w * 128 + element];
+    value *= facts.finish[column] * args.scale;
+    float* out = args.out + (first_row + column) * args.down.out + o;
+    *out = args.accumulate ? *out + value : value;
+  }
+}
+
 // A block for a tile of the output: its warps share the groups of each entry, and the entries come
 // in batches whose activations fit into shared memory.
 __global__ void __launch_bounds__(kMaxWarps* kWarp)
@@ -312,14 +388,14 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
   __shared__ DownEntry entries[kMaxEntries / 2 + 1];
   const int n_listed = args.list.n_entries[block_of_rows()];
   const int n_entries = n_listed + (args.shared_down.data != nullptr ? 1 : 0);
-  const int n_tiles = static_cast<int>((args.down.out + kTileRows - 1) / kTileRows);
+  const auto n_tiles = static_cast<int>(tiles_of(args.down.out));
   read_entries(args, first_row, n_rows, n_listed, entries);
   const auto weights_of = [&](int entry) -> const TileView& {
     return entry == n_listed ? args.shared_down : args.down;
   };
-  const auto groups_of = [&](int entry) { return static_cast<int>(weights_of(entry).in) / kGroup; };
-  const auto first_group = [&](int entry, int w) { return groups_of(entry) * w / args.k_warps; };
-
+  const auto first_group = [&](int entry, int w) {
+    return groups_of(args, entry, n_listed) * w / args.k_warps;
+  };
   // What is fetched next.
   int at_tile = static_cast<int>(blockIdx.x);
   int at_entry = 0;
@@ -348,7 +424,6 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
     fetch_next(stage);
   find_scales(args, first_row, n_rows, facts);
   __syncthreads();
-
   int stage = 0;
   int filled = -1;  // first entry of the batch in shared memory
   for (int tile = static_cast<int>(blockIdx.x); tile < n_tiles;
@@ -358,32 +433,14 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
       int end = begin;
       int groups = 0;
       while (end < n_entries) {
-        const int n = groups_of(end);
+        const int n = groups_of(args, end, n_listed);
         if (end > begin && groups + n > batch_groups) break;
         groups += n;
         ++end;
       }
       if (filled != begin || end - begin < n_entries) {
         __syncthreads();
-        int base = 0;
-        for (int entry = begin; entry < end; ++entry) {
-          const float* from = entry == n_listed ? args.shared : args.inner;
-          const int64_t width = weights_of(entry).in;
-          const int column = lane / 4;
-          const int32_t choice = entries[entry].choice[column];
-          const float factor = entries[entry].weight[column] * facts.scale[column];
-#pragma unroll 2
-          for (int item = warp; item < 2 * groups_of(entry); item += args.k_warps) {
-            write_fragments<false>(
-                fragments + (base + item / 2) * kGroupBytes, item % 2, lane, [&](int in_group) {
-                  if (choice < 0) return make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-                  return scaled(*reinterpret_cast<const float4*>(from + choice * width +
-                                                                 item / 2 * kGroup + in_group),
-                                factor);
-                });
-          }
-          base += groups_of(entry);
-        }
+        fill_batch(args, facts, entries, begin, end, n_listed, fragments);
         filled = begin;
         __syncthreads();
       }
@@ -401,7 +458,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
           __syncwarp();
           stage = (stage + 1) % kDownStages;
         }
-        base += groups_of(entry);
+        base += groups_of(args, entry, n_listed);
       }
       begin = end;
     }
@@ -409,21 +466,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
     *reinterpret_cast<float4*>(sums + warp * 128 + lane * 4) =
         make_float4(acc.v[0][0], acc.v[0][1], acc.v[0][2], acc.v[0][3]);
     __syncthreads();
-    for (int element = static_cast<int>(threadIdx.x); element < 128;
-         element += static_cast<int>(blockDim.x)) {
-      const int owner = element / 4;
-      const int j = element % 4;
-      const int column = 2 * (owner % 4) + j % 2;
-      const int64_t o = int64_t{tile} * kTileRows + owner / 4 + 8 * (j / 2);
-      if (column >= n_rows || o >= args.down.out) continue;
-      float value = 0.0F;
-#pragma unroll 4
-      for (int w = 0; w < args.k_warps; ++w)
-        value += sums[w * 128 + element];
-      value *= facts.finish[column] * args.scale;
-      float* out = args.out + (first_row + column) * args.down.out + o;
-      *out = args.accumulate ? *out + value : value;
-    }
+    store_tile(args, facts, sums, tile, first_row, n_rows);
   }
   wait_copies<0>();
 }

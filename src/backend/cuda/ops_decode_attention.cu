@@ -107,42 +107,14 @@ __device__ float4 load4(const StateView& state, int64_t i) {
   }
 }
 
-// A block for one split, one key head, one row: all query heads of the key head together, so that
-// keys and values are read once. kGroup bounds their number.
+// scores (group, kSplit) of the keys in slots; -infinity where there is none.
 template <int kGroup, DType kType>
-__global__ void __launch_bounds__(kThreads)
-    attend_split(PassView pass, AttendView a, Partials partials) {
-  extern __shared__ __align__(16) float shared[];
-  __shared__ int32_t slots[kSplit];
-  __shared__ float reduce[kWarp];
-  start_dependents();
-  wait_for_inputs();
-  const int row = static_cast<int>(blockIdx.z);
-  if (row >= pass.counts[PassView::kRows]) return;
-  const int split = static_cast<int>(blockIdx.x);
-  const int kv_head = static_cast<int>(blockIdx.y);
-  const RowKeys keys(pass, row);
-  const Range range(pass, a, keys);
-  const int begin = split * kSplit;
-  if (begin >= range.n_keys || split < range.first_split(keys)) return;
-  const int n = min(kSplit, range.n_keys - begin);
+__device__ void score_keys(const AttendView& a, int kv_head, const int32_t* slots, const float* q,
+                           float* scores) {
   const int group = a.q.count / a.n_kv_heads;
   const int dim = a.q.dim;
-  const int v_dim = a.out.dim;
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % kWarp;
-  const int warp = thread / kWarp;
-  float* q = shared;                // (group, dim)
-  float* scores = q + group * dim;  // (group, kSplit)
-  const int32_t* selection =
-      a.selection == nullptr ? nullptr : a.selection + int64_t{row} * a.n_selected;
-  for (int i = thread; i < group * dim; i += kThreads)
-    q[i] =
-        a.q.base[row * a.q.row_stride + int64_t{kv_head * group + i / dim} * a.q.stride + i % dim];
-  for (int j = thread; j < kSplit; j += kThreads)
-    slots[j] = j < n ? visible_slot(pass, a, keys, selection, range.start, begin + j) : -1;
-  __syncthreads();
-
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
   // Eight lanes share a key, so a warp works on four at a time.
   const int part = lane % 8;
   for (int j = warp * 4 + lane / 8; j < kSplit; j += kWarps * 4) {
@@ -183,6 +155,82 @@ __global__ void __launch_bounds__(kThreads)
       if (part == 0) scores[h * kSplit + j] = seen ? score : -INFINITY;
     }
   }
+}
+
+// Four columns of the weighted values of one strip of the keys, for each query head.
+template <int kGroup, DType kType>
+__device__ void sum_values(const AttendView& a, int kv_head, int n, int strip, int strips,
+                           int column, const int32_t* slots, const float* scores, float4* sums) {
+  const int group = a.q.count / a.n_kv_heads;
+  const int v_dim = a.out.dim;
+  const int columns = v_dim / 4;
+  float4 acc[kGroup] = {};
+  for (int from = strip; from < n; from += strips * kBatch) {
+    float4 v[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int j = from + strips * b;
+      const int32_t slot = j < n ? slots[j] : -1;
+      v[b] = slot >= 0 ? load4<kType>(a.v_cache, slot * a.v_cache.width + int64_t{kv_head} * v_dim +
+                                                     4 * column)
+                       : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+    }
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const int j = from + strips * b;
+      if (j >= n) break;
+#pragma unroll
+      for (int h = 0; h < kGroup; ++h) {
+        if (h >= group) break;
+        const float p = scores[h * kSplit + j];
+        acc[h].x = fmaf(p, v[b].x, acc[h].x);
+        acc[h].y = fmaf(p, v[b].y, acc[h].y);
+        acc[h].z = fmaf(p, v[b].z, acc[h].z);
+        acc[h].w = fmaf(p, v[b].w, acc[h].w);
+      }
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < kGroup; ++h) {
+    if (h < group) sums[(strip * group + h) * columns + column] = acc[h];
+  }
+}
+
+// A block for one split, one key head, one row: all query heads of the key head together, so that
+// keys and values are read once. kGroup bounds their number.
+template <int kGroup, DType kType>
+__global__ void __launch_bounds__(kThreads)
+    attend_split(PassView pass, AttendView a, Partials partials) {
+  extern __shared__ __align__(16) float shared[];
+  __shared__ int32_t slots[kSplit];
+  __shared__ float reduce[kWarp];
+  start_dependents();
+  wait_for_inputs();
+  const int row = static_cast<int>(blockIdx.z);
+  if (row >= pass.counts[PassView::kRows]) return;
+  const int split = static_cast<int>(blockIdx.x);
+  const int kv_head = static_cast<int>(blockIdx.y);
+  const RowKeys keys(pass, row);
+  const Range range(pass, a, keys);
+  const int begin = split * kSplit;
+  if (begin >= range.n_keys || split < range.first_split(keys)) return;
+  const int n = min(kSplit, range.n_keys - begin);
+  const int group = a.q.count / a.n_kv_heads;
+  const int dim = a.q.dim;
+  const int v_dim = a.out.dim;
+  const int thread = static_cast<int>(threadIdx.x);
+  float* q = shared;                // (group, dim)
+  float* scores = q + group * dim;  // (group, kSplit)
+  const int32_t* selection =
+      a.selection == nullptr ? nullptr : a.selection + int64_t{row} * a.n_selected;
+  for (int i = thread; i < group * dim; i += kThreads)
+    q[i] =
+        a.q.base[row * a.q.row_stride + int64_t{kv_head * group + i / dim} * a.q.stride + i % dim];
+  for (int j = thread; j < kSplit; j += kThreads)
+    slots[j] = j < n ? visible_slot(pass, a, keys, selection, range.start, begin + j) : -1;
+  __syncthreads();
+
+  score_keys<kGroup, kType>(a, kv_head, slots, q, scores);
   __syncthreads();
   for (int h = 0; h < group; ++h) {
     const float score = scores[h * kSplit + thread];
@@ -202,38 +250,8 @@ __global__ void __launch_bounds__(kThreads)
   auto* sums = reinterpret_cast<float4*>(scores + group * kSplit);  // (strips, group, columns)
   const int strip = thread / columns;
   const int column = thread % columns;
-  if (strip < strips) {
-    float4 acc[kGroup] = {};
-    for (int from = strip; from < n; from += strips * kBatch) {
-      float4 v[kBatch];
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const int j = from + strips * b;
-        const int32_t slot = j < n ? slots[j] : -1;
-        v[b] = slot >= 0 ? load4<kType>(a.v_cache, slot * a.v_cache.width +
-                                                       int64_t{kv_head} * v_dim + 4 * column)
-                         : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-      }
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const int j = from + strips * b;
-        if (j >= n) break;
-#pragma unroll
-        for (int h = 0; h < kGroup; ++h) {
-          if (h >= group) break;
-          const float p = scores[h * kSplit + j];
-          acc[h].x = fmaf(p, v[b].x, acc[h].x);
-          acc[h].y = fmaf(p, v[b].y, acc[h].y);
-          acc[h].z = fmaf(p, v[b].z, acc[h].z);
-          acc[h].w = fmaf(p, v[b].w, acc[h].w);
-        }
-      }
-    }
-#pragma unroll
-    for (int h = 0; h < kGroup; ++h) {
-      if (h < group) sums[(strip * group + h) * columns + column] = acc[h];
-    }
-  }
+  if (strip < strips)
+    sum_values<kGroup, kType>(a, kv_head, n, strip, strips, column, slots, scores, sums);
   __syncthreads();
   for (int i = thread; i < group * v_dim; i += kThreads) {
     const int h = i / v_dim;

@@ -154,6 +154,60 @@ __device__ bool join_splits(const SkinnyArgs& args, int64_t tile_index, int spli
   return complete;
 }
 
+// The results of a step: adds up what the warps found, in the order of k, and writes it. `sums` are
+// those of the step; `turn` is this thread's place among those of the block.
+template <int kN, bool kGated>
+__device__ void finish_step(const SkinnyArgs& args, const RowFacts& facts, const float* sums,
+                            int step, int64_t first_row, int n_rows, int turn) {
+  constexpr int kSets = kGated ? 2 : 1;
+  constexpr int kElements = 128 * kN;
+  const int split = static_cast<int>(blockIdx.z);
+  const int n_values = args.tile_warps * kElements;
+  const int rounds = (n_values + static_cast<int>(blockDim.x) - 1) / static_cast<int>(blockDim.x);
+  for (int round = 0; round < rounds; ++round) {
+    const int i = round * static_cast<int>(blockDim.x) + turn;
+    const int which = i / kElements;
+    const int element = i % kElements;
+    const int own = step * args.tile_warps + which;
+    const bool active = i < n_values && own < args.n_tiles;
+    float value[kSets] = {};
+#pragma unroll
+    for (int set = 0; set < kSets; ++set) {
+      const float* from = sums + (which * kSets + set) * args.k_warps * kElements;
+#pragma unroll 5
+      for (int w = 0; w < (active ? args.k_warps : 0); ++w)
+        value[set] += from[w * kElements + element];
+    }
+    const int owner = element % 128 / 4;
+    const int j = element % 4;
+    const int column = element / 128 * kColumns + 2 * (owner % 4) + j % 2;
+    bool complete = true;
+    if (args.n_splits > 1) {
+      // Every part has its own scale, so the sums are of true values.
+      value[0] *= facts.finish[column];
+      const int64_t tile_index = int64_t{blockIdx.y} * args.n_tiles + (active ? own : 0);
+      complete = join_splits(args, tile_index, split, element, kElements, active, value[0]);
+    }
+    if (!active || !complete || column >= n_rows) continue;
+    const float factor = args.n_splits > 1 ? 1.0F : facts.finish[column];
+    const Segment& s = kGated ? args.segments[0] : segment_of(args, own);
+    const int64_t o =
+        int64_t{own - (kGated ? 0 : s.first_tile)} * kTileRows + owner / 4 + 8 * (j / 2);
+    if (o >= s.weight.out) continue;
+    const float weight = s.weight.factor == nullptr ? 1.0F : s.weight.factor[0];
+    float result = value[0] * factor * weight;
+    if constexpr (kGated) {
+      const Segment& second = args.segments[1];
+      const float up =
+          value[1] * factor * (second.weight.factor == nullptr ? 1.0F : second.weight.factor[0]);
+      result = activate(args.activation, result) * up;
+    } else if (args.finish == Finish::gated) {
+      result = activate(args.activation, result);
+    }
+    finish_value(args, s, first_row + column, o, result);
+  }
+}
+
 template <int kN, bool kBf16, bool kGated>
 __global__ void __launch_bounds__(kMaxWarps* kWarp)
     multiply(const __grid_constant__ SkinnyArgs args) {
@@ -205,10 +259,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
   wait_for_inputs();
   const int n_rows =
       static_cast<int>(min(int64_t{*args.count} - first_row, int64_t{kN} * kColumns));
-  if (n_rows <= 0) {
-    wait_copies<0>();
-    return;
-  }
+  if (n_rows <= 0) return wait_copies<0>();
   find_rows<kN>(args, first_row, n_rows, split0 * align * kGroup, split1 * align * kGroup, facts);
   __syncthreads();
   fill_fragments<kN, kBf16>(args, first_row, n_rows, split0 * align, split1 * align, facts,
@@ -230,11 +281,9 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
         fetch_next((stage + kStages - 1) % kStages);
         wait_copies<kStages - 1>();
         __syncwarp();
-        if (tile < args.n_tiles) {
-          const uint8_t* chunk = ring + stage * args.stage_bytes;
-          multiply_chunk<kN, kBf16>(format, chunk, n,
+        if (tile < args.n_tiles)
+          multiply_chunk<kN, kBf16>(format, ring + stage * args.stage_bytes, n,
                                     fragments + (group - split0 * align) * kN * kBytes, lane, acc);
-        }
         __syncwarp();
         stage = (stage + 1) % kStages;
         group += n;
@@ -252,50 +301,8 @@ __global__ void __launch_bounds__(kMaxWarps* kWarp)
     const int turn = (static_cast<int>(threadIdx.x) + offset) % static_cast<int>(blockDim.x);
     offset += 128;
     const int n_values = args.tile_warps * kElements;
-    const int rounds = (n_values + static_cast<int>(blockDim.x) - 1) / static_cast<int>(blockDim.x);
-    for (int round = 0; round < rounds; ++round) {
-      const int i = round * static_cast<int>(blockDim.x) + turn;
-      const int which = i / kElements;
-      const int element = i % kElements;
-      const int own = step * args.tile_warps + which;
-      const bool active = i < n_values && own < args.n_tiles;
-      float value[kSets] = {};
-#pragma unroll
-      for (int set = 0; set < kSets; ++set) {
-        const float* from =
-            sums + ((parity * args.tile_warps + which) * kSets + set) * args.k_warps * kElements;
-#pragma unroll 5
-        for (int w = 0; w < (active ? args.k_warps : 0); ++w)
-          value[set] += from[w * kElements + element];
-      }
-      const int owner = element % 128 / 4;
-      const int j = element % 4;
-      const int column = element / 128 * kColumns + 2 * (owner % 4) + j % 2;
-      bool complete = true;
-      if (args.n_splits > 1) {
-        // Every part has its own scale, so the sums are of true values.
-        value[0] *= facts.finish[column];
-        const int64_t tile_index = int64_t{blockIdx.y} * args.n_tiles + (active ? own : 0);
-        complete = join_splits(args, tile_index, split, element, kElements, active, value[0]);
-      }
-      if (!active || !complete || column >= n_rows) continue;
-      const float factor = args.n_splits > 1 ? 1.0F : facts.finish[column];
-      const Segment& s = kGated ? args.segments[0] : segment_of(args, own);
-      const int64_t o =
-          int64_t{own - (kGated ? 0 : s.first_tile)} * kTileRows + owner / 4 + 8 * (j / 2);
-      if (o >= s.weight.out) continue;
-      const float weight = s.weight.factor == nullptr ? 1.0F : s.weight.factor[0];
-      float result = value[0] * factor * weight;
-      if constexpr (kGated) {
-        const Segment& second = args.segments[1];
-        const float up =
-            value[1] * factor * (second.weight.factor == nullptr ? 1.0F : second.weight.factor[0]);
-        result = activate(args.activation, result) * up;
-      } else if (args.finish == Finish::gated) {
-        result = activate(args.activation, result);
-      }
-      finish_value(args, s, first_row + column, o, result);
-    }
+    finish_step<kN, kGated>(args, facts, sums + parity * n_values * kSets * args.k_warps, step,
+                            first_row, n_rows, turn);
     parity ^= 1;
   }
   wait_copies<0>();
