@@ -90,7 +90,8 @@ void MappedFile::release(std::span<const std::byte> part) const {
   if (part.empty() || begin < file || begin + part.size() > file + size_) return;
   const uintptr_t first = (begin + page - 1) / page * page;
   const uintptr_t last = (begin + part.size()) / page * page;
-  if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  if (first < last)
+    ::madvise(const_cast<std::byte*>(data_) + (first - file), last - first, MADV_DONTNEED);
 }
 
 Result<std::string> read_text_file(const std::filesystem::path& path, int64_t max_bytes) {

@@ -82,7 +82,7 @@ std::optional<std::filesystem::path> find_program(const std::string& name, std::
   }
   folders.insert(folders.end(), more.begin(), more.end());
   for (const std::filesystem::path& folder : folders) {
-    const std::filesystem::path file = folder / name;
+    std::filesystem::path file = folder / name;
     std::error_code ignored;
     if (std::filesystem::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0)
       return file;

@@ -104,7 +104,7 @@ void ConfigReader::expect(const Key& key, std::initializer_list<std::string_view
   refuse(ErrorCode::unsupported, key, fmt::format("{}", fmt::join(known, " or ")), found);
 }
 
-void ConfigReader::expect(const Key& key, bool only) {
+void ConfigReader::expect_flag(const Key& key, bool only) {
   if (flag_or(key, only) == only) return;
   refuse(ErrorCode::unsupported, key, only ? "true" : "false", only ? "false" : "true");
 }

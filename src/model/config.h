@@ -46,7 +46,7 @@ public:
 
   // Refuses another value than those listed; an absent key is the first of them.
   void expect(const Key& key, std::initializer_list<std::string_view> known);
-  void expect(const Key& key, bool only);
+  void expect_flag(const Key& key, bool only);
 
   // Refuses the file: "<file>: <key>: expected <expected>, found <found>".
   void refuse(ErrorCode code, const Key& key, std::string_view expected, std::string_view found);

@@ -58,8 +58,8 @@ DecoderConfig read_decoder(ConfigReader& reader, int32_t hidden, const TensorNam
   config.n_vocab = read_vocab(reader, hidden, embedding);
   // What the shared blocks compute, whatever the architecture.
   reader.expect({"", "hidden_act"}, {"silu", "swish"});
-  reader.expect({"", "mlp_bias"}, false);
-  reader.expect({"", "use_sliding_window"}, false);
+  reader.expect_flag({"", "mlp_bias"}, false);
+  reader.expect_flag({"", "use_sliding_window"}, false);
   return config;
 }
 

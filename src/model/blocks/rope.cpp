@@ -79,7 +79,7 @@ void read_hf_scaling(ConfigReader& reader, RopeConfig& config, const std::string
         reader.refuse(ErrorCode::unsupported, {"", key}, "no such key", "one");
     }
     const std::string truncate = at + "truncate";
-    reader.expect({"", truncate}, true);
+    reader.expect_flag({"", truncate}, true);
     config.yarn = yarn;
   } else if (type == "proportional") {
     config.n_turning = config.dims / 2;
