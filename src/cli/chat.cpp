@@ -27,7 +27,8 @@ public:
   }
 
   int run() {
-    note(fmt::format("{}. /help lists the commands, Ctrl-D leaves.", engine_.model().name));
+    note(fmt::format("{}. /help lists the commands, Ctrl-D leaves.",
+                     one_line(engine_.model().name)));
     while (true) {
       const auto text = read_message();
       if (!text) return 0;

@@ -29,7 +29,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 void line(const char* label, const std::string& value) {
-  fmt::print("{:<14}{}\n", label, value);
+  fmt::print("{:<14}{}\n", label, one_line(value));
 }
 
 void print_verdict(const MemoryReport& memory) {

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "base/system.h"
+#include "cli/cli.h"
 
 #include <fmt/format.h>
 
@@ -64,6 +65,12 @@ Spread spread_of(std::vector<double> values) {
   const double median =
       values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
   return {median, values.front(), values.back()};
+}
+
+void Table::add(std::vector<std::string> cells) {
+  for (std::string& cell : cells)
+    cell = one_line(cell);
+  rows_.push_back(std::move(cells));
 }
 
 std::string Table::text() const {

@@ -28,8 +28,8 @@ Spread spread_of(std::vector<double> values);
 class Table {
 public:
   explicit Table(std::vector<std::string> heading) { rows_.push_back(std::move(heading)); }
-  // As many cells as the heading has.
-  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  // As many cells as the heading has. Control characters in them, of a file perhaps, are escaped.
+  void add(std::vector<std::string> cells);
   std::string text() const;
 
 private:

@@ -292,16 +292,18 @@ std::optional<bool> optional_bool(const object& root, std::string_view key) {
   return found && found->is_bool() ? std::optional<bool>(found->get_bool()) : std::nullopt;
 }
 
-std::string default_template(const object& root) {
+Result<std::string> default_template(const object& root) {
   const value* found = find(root, "chat_template");
-  if (!found) return {};
+  if (!found || found->is_null()) return std::string();
   if (found->is_string()) return std::string(view(found->get_string()));
-  const array* named = found->if_array();
-  if (!named) return {};
-  for (const value& item : *named)
-    if (item.is_object() && token_text(item.get_object(), "name") == "default")
-      return token_text(item.get_object(), "template");
-  return {};
+  if (const array* named = found->if_array()) {
+    for (const value& item : *named)
+      if (item.is_object() && token_text(item.get_object(), "name") == "default")
+        return token_text(item.get_object(), "template");
+  }
+  return Error{ErrorCode::corrupt_file,
+               "tokenizer_config.json: key 'chat_template': expected a template or a list with one "
+               "named 'default', found another value"};
 }
 
 }  // namespace
@@ -318,7 +320,7 @@ Result<TokenizerConfig> read_tokenizer_config(std::string_view json) {
   config.pad = token_text(*root, "pad_token");
   config.add_bos = optional_bool(*root, "add_bos_token");
   config.add_eos = optional_bool(*root, "add_eos_token");
-  config.chat_template = default_template(*root);
+  KAPITSA_ASSIGN(config.chat_template, default_template(*root));
   return config;
 }
 

@@ -30,6 +30,7 @@ AttentionConfig read_attention(ConfigReader& reader) {
   config.n_kv_heads = reader.count_or(kKvHeads, config.n_heads, config.n_heads);
   config.head_dim = reader.count_or(kHeadDim, std::max(config.hidden / config.n_heads, 1), 4096);
   config.norm_eps = reader.number({"attention.layer_norm_rms_epsilon", "rms_norm_eps"}, 0.0, 1.0);
+  config.has_biases = reader.flag_or({"", "attention_bias"}, false);
   if (config.n_heads % config.n_kv_heads != 0) {
     reader.refuse(ErrorCode::corrupt_file, kKvHeads,
                   "a divisor of " + std::to_string(config.n_heads),
@@ -76,10 +77,13 @@ AttentionWeights bind_attention(Binder& binder, const AttentionConfig& config,
   w.k = binder.matrix(kK, config.kv_width(), config.hidden);
   w.v = binder.matrix(kV, config.kv_width(), config.hidden);
   w.o = binder.matrix(kO, config.hidden, config.q_width());
-  w.q_bias = binder.optional_vector(kQBias, config.q_rows());
-  w.k_bias = binder.optional_vector(kKBias, config.kv_width());
-  w.v_bias = binder.optional_vector(kVBias, config.kv_width());
-  w.o_bias = binder.optional_vector(kOBias, config.hidden);
+  const auto bias = [&](const TensorName& name, int64_t n) {
+    return config.has_biases ? binder.vector(name, n) : binder.optional_vector(name, n);
+  };
+  w.q_bias = bias(kQBias, config.q_rows());
+  w.k_bias = bias(kKBias, config.kv_width());
+  w.v_bias = bias(kVBias, config.kv_width());
+  w.o_bias = bias(kOBias, config.hidden);
   if (with_head_norms) {
     w.q_norm = binder.norm(kQNorm, config.head_dim);
     w.k_norm = binder.norm(kKNorm, config.head_dim);

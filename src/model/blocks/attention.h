@@ -20,6 +20,7 @@ struct AttentionConfig {
   bool output_gate = false;
   plan::Activation gate_activation = plan::Activation::sigmoid;  // of AttentionWeights::gate
   bool weightless_head_norms = false;  // each q and k head is normed even without q_norm, k_norm
+  bool has_biases = false;             // the file says that all projections have one
   float q_scale = 1.0F;                // of q after its norm
   float post_norm_eps = 0.0F;          // of AttentionWeights::post_norm
   TensorName norm = kMixerNorm;

@@ -49,12 +49,20 @@ void read_hf_scaling(ConfigReader& reader, RopeConfig& config, const std::string
   const std::string older_key = at + "type";
   const std::string type =
       reader.text_or({"", type_key}, reader.text_or({"", older_key}, "default"));
+  const auto required = [&](const char* key) {
+    const std::string full = at + key;
+    return static_cast<double>(reader.number({"", full}, 1e-6, 1e12));
+  };
+  for (const char* object : {"rope_scaling", "rope_parameters"}) {
+    // An object becomes the keys below it; a null, nothing at all.
+    if (reader.has({"", object}))
+      reader.refuse(ErrorCode::corrupt_file, {"", object}, "an object", "another value");
+  }
   if (type == "linear") {
-    config.linear = number("factor", 1.0);
+    config.linear = required("factor");
   } else if (type == "llama3") {
-    config.llama3 = {number("factor", 1.0), number("low_freq_factor", 1.0),
-                     number("high_freq_factor", 4.0),
-                     number("original_max_position_embeddings", 8192.0)};
+    config.llama3 = {required("factor"), required("low_freq_factor"), required("high_freq_factor"),
+                     required("original_max_position_embeddings")};
     if (config.llama3->high_frequency <= config.llama3->low_frequency) {
       const std::string key = at + "high_freq_factor";
       reader.refuse(ErrorCode::corrupt_file, {"", key}, "more than low_freq_factor",
@@ -62,7 +70,7 @@ void read_hf_scaling(ConfigReader& reader, RopeConfig& config, const std::string
     }
   } else if (type == "yarn") {
     RopeConfig::Yarn yarn;
-    yarn.factor = number("factor", 1.0);
+    yarn.factor = required("factor");
     yarn.original_context = number("original_max_position_embeddings", 0.0, 0.0);
     yarn.beta_fast = number("beta_fast", 32.0);
     yarn.beta_slow = number("beta_slow", 1.0);

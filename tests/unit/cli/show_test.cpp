@@ -51,5 +51,11 @@ TEST(Show, table_columns_are_as_wide_as_their_widest_cell) {
                           "long name  1234\n");
 }
 
+TEST(Table, escapes_control_characters_of_a_file) {
+  Table table({"name"});
+  table.add({"\x1b[31mred\n"});
+  EXPECT_EQ(table.text(), "name\n\\x1b[31mred\\x0a\n");
+}
+
 }  // namespace
 }  // namespace kapitsa::cli

@@ -401,6 +401,7 @@ TEST_F(FolderLoadTest, what_the_architecture_does_not_compute_is_refused) {
     config_ = whole;
   };
   refused("hidden_act", R"("gelu")", "hidden_act: expected silu or swish, found gelu");
+  refused("attention_bias", "true", "self_attn.q_proj.bias' is missing");
   refused("mlp_bias", "true", "mlp_bias: expected false, found true");
   refused("use_sliding_window", "true", "use_sliding_window: expected false, found true");
   refused("layer_types", R"(["sliding_attention"])",
@@ -423,8 +424,14 @@ TEST_F(FolderLoadTest, odd_rope_scaling_is_refused) {
   EXPECT_EQ(error_with(R"({"rope_type": "default"})"), "");
   EXPECT_THAT(error_with(R"({"factor": 4.0})"), HasSubstr("rope_scaling.factor: expected 1"));
   EXPECT_THAT(error_with(R"({"type": "linear", "factor": 0})"), HasSubstr("rope_scaling.factor"));
-  EXPECT_THAT(error_with(R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4.0})"),
-              EndsWith("high_freq_factor: expected more than low_freq_factor, found 4"));
+  EXPECT_THAT(error_with(R"({"type": "linear"})"), HasSubstr("rope_scaling.factor"));
+  EXPECT_THAT(error_with("3"), HasSubstr("rope_scaling: expected an object"));
+  EXPECT_THAT(error_with(R"({"rope_type": "llama3", "factor": 8})"), HasSubstr("low_freq_factor"));
+  EXPECT_THAT(
+      error_with(
+          R"({"rope_type": "llama3", "factor": 8, "low_freq_factor": 4.0, "high_freq_factor": 4.0,
+                             "original_max_position_embeddings": 64})"),
+      EndsWith("high_freq_factor: expected more than low_freq_factor, found 4"));
   EXPECT_THAT(error_with(R"({"rope_type": "yarn", "factor": 4.0, "mscale": 1.0,
                              "original_max_position_embeddings": 64})"),
               HasSubstr("rope_scaling.mscale: expected no such key"));

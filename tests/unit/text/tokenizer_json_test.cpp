@@ -230,6 +230,9 @@ TEST(TokenizerConfig, readsBothFormsOfTokensAndTemplates) {
   EXPECT_EQ(config->chat_template, "d");
   EXPECT_EQ(read_tokenizer_config(R"({"chat_template": "x"})")->chat_template, "x");
   EXPECT_FALSE(read_tokenizer_config("[]").ok());
+  EXPECT_FALSE(read_tokenizer_config(R"({"chat_template": 4})").ok());
+  EXPECT_FALSE(
+      read_tokenizer_config(R"({"chat_template": [{"name": "rag", "template": "x"}]})").ok());
 }
 
 }  // namespace
