@@ -21,9 +21,10 @@ struct KernelParam {
 
 class KernelTest : public testing::TestWithParam<KernelParam> {};
 
-inline auto kernel_params(const std::vector<KernelGroup>& groups) {
+inline auto kernel_params(const std::vector<KernelGroup>& groups, bool recurrences = false) {
   std::vector<KernelParam> params;
   for (const DeviceUnderTest& device : devices_under_test()) {
+    if (device.recurrences && !recurrences) continue;
     for (const KernelGroup& group : groups)
       params.push_back({device, group});
   }

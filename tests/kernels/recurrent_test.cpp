@@ -193,7 +193,8 @@ KernelGroup mamba_mix() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Recurrent, KernelTest,
-                         kernel_params({conv(), delta(), delta_mix(), ssm(), mamba_mix()}),
+                         kernel_params({conv(), delta(), delta_mix(), ssm(), mamba_mix()},
+                                       /*recurrences=*/true),
                          kernel_name);
 
 }  // namespace

@@ -121,7 +121,7 @@ const std::vector<DeviceUnderTest>& devices_under_test() {
   static const std::vector<DeviceUnderTest> devices = [] {
     std::vector<DeviceUnderTest> known = {
         {"Ref", "ref", {}, true, true},
-        {"RefChunked", "ref", {0, "chunked"}, true, true},
+        {"RefChunked", "ref", {0, "chunked"}, true, true, /*recurrences=*/true},
         {"CpuScalar", "cpu", {0, "scalar"}, true, true},
         {"CpuAvx2", "cpu", {0, "avx2"}, false, true},
         {"CpuAvx512", "cpu", {0, "avx512"}, false, true},

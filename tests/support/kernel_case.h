@@ -69,6 +69,7 @@ struct DeviceUnderTest {
   backend::DeviceOptions options;
   bool must_open = false;
   bool complete = false;
+  bool recurrences = false;  // differs from another device in these alone
 };
 const std::vector<DeviceUnderTest>& devices_under_test();
 
