@@ -172,7 +172,9 @@ std::string bench_table(const BenchReport& report) {
     const Spread decode = rates(cell, &BenchRun::decode_rate);
     const double bytes = traffic(cell, decode.median);
     const double bound = report.bytes_per_second / static_cast<double>(cell.bytes_per_token);
-    const auto known = [&](std::string value) { return cell.bytes_per_token > 0 ? value : "-"; };
+    const auto known = [&](const std::string& value) {
+      return cell.bytes_per_token > 0 ? value : "-";
+    };
     table.add({show_context(cell.depth),
                fmt::format("{:.1f}", rates(cell, &BenchRun::prefill_rate).median),
                fmt::format("{:.1f}", decode.median), low_high(decode),

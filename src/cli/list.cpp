@@ -64,14 +64,14 @@ void print_local(const std::vector<hub::LocalModel>& models, size_t columns) {
 // "34.7/3.45 B"; one number where a token uses all of them.
 std::string parameters_text(const hub::CatalogEntry& entry) {
   if (entry.n_parameters == 0) return "-";
-  const std::string all = show_count(entry.n_parameters);
+  std::string all = show_count(entry.n_parameters);
   if (entry.n_active == 0 || entry.n_active == entry.n_parameters) return all;
   return fmt::format("{}/{}", all.substr(0, all.find(' ')), show_count(entry.n_active));
 }
 
 std::string memory_text(const hub::CatalogEntry& entry) {
   if (entry.memory_1k == 0) return "-";
-  const std::string short_context = hub::shown_bytes(entry.memory_1k);
+  std::string short_context = hub::shown_bytes(entry.memory_1k);
   if (entry.memory_32k == 0) return short_context;
   const std::string long_context = hub::shown_bytes(entry.memory_32k);
   const size_t unit = short_context.find(' ');

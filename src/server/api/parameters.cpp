@@ -145,7 +145,7 @@ void add_tool(const Fields& fields, Call& call, ChatPrompt& prompt, Tool tool,
 }
 
 Call chat_call(const ModelFacts& facts, ChatPrompt prompt, const Sampling& sampling,
-               std::vector<std::string> stops, int32_t max_tokens, int n) {
+               const std::vector<std::string>& stops, int32_t max_tokens, int n) {
   Call call;
   for (int choice = 0; choice < n; ++choice) {
     Request request;

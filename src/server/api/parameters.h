@@ -26,7 +26,7 @@ void add_tool(const Fields& fields, Call& call, ChatPrompt& prompt, Tool tool,
 
 // Where the answer begins inside of reasoning is decided later, from the prompt's text.
 Call chat_call(const ModelFacts& facts, ChatPrompt prompt, const Sampling& sampling,
-               std::vector<std::string> stops, int32_t max_tokens, int n);
+               const std::vector<std::string>& stops, int32_t max_tokens, int n);
 
 constexpr const char* kNoGrammar =
     "structured output is not supported by this version; ask for it in the prompt, or leave it out";
