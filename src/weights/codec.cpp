@@ -189,7 +189,8 @@ void decode(const Block& b, float* out) {
   unpack(b, v);
   const IqMeaning m = meaning(b);
   for (int i = 0; i < 256; ++i) {
-    const float d = f16_to_f32(v.d) * m.factor * static_cast<float>(v.scales[i / 16]);
+    const int run = i / 16;
+    const float d = f16_to_f32(v.d) * m.factor * static_cast<float>(v.scales[run]);
     out[i] = d * static_cast<float>(m.values[v.codes[i]]);
   }
 }
