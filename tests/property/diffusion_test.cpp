@@ -3,6 +3,7 @@
 // in kModels.
 #include "kapitsa/engine.h"
 #include "model/arch.h"
+#include "support/bits.h"
 #include "support/checkpoint_files.h"
 #include "support/model_folder.h"
 #include "support/plan_runner.h"
@@ -11,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -41,8 +41,6 @@ constexpr DeviceCase kDevices[] = {
     {"cpu_fast", "cpu", "", backend::ComputeMode::fast},
     {"cpu_scalar", "cpu", "scalar", backend::ComputeMode::fast},
 };
-
-using Bits = std::vector<uint32_t>;
 
 class BlockInvariant : public testing::TestWithParam<std::tuple<ModelCase, DeviceCase>> {
 protected:
@@ -88,8 +86,8 @@ protected:
       const auto logits = runner.logits(row);
       EXPECT_TRUE(logits.ok());
       if (!logits) return {};
-      for (const float value : *logits)
-        result.push_back(std::bit_cast<uint32_t>(value));
+      const Bits one = test::bits(*logits);
+      result.insert(result.end(), one.begin(), one.end());
     }
     return result;
   }

@@ -3,6 +3,7 @@
 // device_cases().
 #include "kapitsa/engine.h"
 #include "model/arch.h"
+#include "support/bits.h"
 #include "support/checkpoint_files.h"
 #include "support/kernel_case.h"
 #include "support/plan_runner.h"
@@ -10,7 +11,6 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <random>
 
 namespace kapitsa::test {
@@ -57,15 +57,6 @@ std::vector<DeviceCase> device_cases() {
     cases.push_back({"cuda_fast", "cuda", "", backend::ComputeMode::fast});
   }
   return cases;
-}
-
-using Bits = std::vector<uint32_t>;
-
-Bits bits(const std::vector<float>& values) {
-  Bits result(values.size());
-  for (size_t i = 0; i < values.size(); ++i)
-    result[i] = std::bit_cast<uint32_t>(values[i]);
-  return result;
 }
 
 class Invariant : public testing::TestWithParam<std::tuple<ModelCase, DeviceCase>> {
